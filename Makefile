@@ -1,0 +1,32 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: run test lint install clean
+
+# Train on the generated Minesweeper board and print what it reached.
+run: install
+	$(BIN)/polyformer train
+
+# Everything that CI runs.
+test: install lint
+	POLYFORMER_KERNEL=native $(BIN)/python -c "from polyformer.propagation.kernel import kernel_name; assert kernel_name() == 'native'"
+	$(BIN)/python -m pytest --cov=polyformer --cov-report=term-missing:skip-covered $(PYTEST_ARGS)
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml setup.py constraints.txt src/polyformer/propagation/kernel.cpp
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build src/*.egg-info src/polyformer/propagation/*.so

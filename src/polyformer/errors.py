@@ -1,0 +1,83 @@
+"""Every exception that polyformer raises on purpose.
+
+All derive from :class:`PolyformerError`, so one ``except`` catches them. Errors about what the caller passed
+are also :class:`ValueError`. The message of each is one sentence that names what is wrong, the value and the
+next step; the command line prints it as it stands.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DataNotFound",
+    "DownloadFailed",
+    "FileCorrupt",
+    "InvalidData",
+    "InvalidParameter",
+    "MissingDependency",
+    "OutOfResources",
+    "OutputExists",
+    "PolyformerError",
+    "PresetNotFound",
+    "TrainingInterrupted",
+    "UnknownName",
+]
+
+
+class PolyformerError(Exception):
+    """Base of all errors raised on purpose. ``exit_code`` is what the command line returns for it."""
+
+    exit_code = 1
+
+
+class InvalidParameter(PolyformerError, ValueError):
+    """A parameter breaks its rule, e.g. heads that do not divide the channels."""
+
+    exit_code = 2
+
+
+class InvalidData(PolyformerError, ValueError):
+    """A graph, features, labels or a split that cannot be used as given."""
+
+    exit_code = 2
+
+
+class UnknownName(InvalidParameter):
+    """A name that is in no table: a basis, data set, model, setting."""
+
+
+class PresetNotFound(InvalidParameter):
+    """No preset of that name exists for the data set and basis."""
+
+
+class OutputExists(InvalidParameter):
+    """The output would overwrite something that is already there."""
+
+
+class DataNotFound(PolyformerError, FileNotFoundError):
+    """A file or directory that should be read is not there."""
+
+    exit_code = 2
+
+
+class FileCorrupt(PolyformerError):
+    """A file of ours, or a downloaded one, that is truncated, changed or of another format."""
+
+    exit_code = 2
+
+
+class MissingDependency(PolyformerError, ImportError):
+    """An optional package is needed and not installed."""
+
+    exit_code = 2
+
+
+class DownloadFailed(PolyformerError):
+    """A file could not be fetched or is not what was promised."""
+
+
+class OutOfResources(PolyformerError):
+    """Memory or disk cannot hold what was asked for."""
+
+
+class TrainingInterrupted(PolyformerError):
+    """Training was stopped by the user; what was done so far is in the run directory."""

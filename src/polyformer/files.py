@@ -1,0 +1,108 @@
+"""Files that appear whole: written aside, flushed, renamed into place; and their content hashes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from polyformer.errors import DataNotFound, FileCorrupt, OutOfResources, OutputExists, PolyformerError
+
+__all__ = ["array_digest", "new_directory", "read_json", "reporting_io_errors", "write_json", "write_whole"]
+
+
+@contextlib.contextmanager
+def reporting_io_errors(what: str, path: Path) -> Iterator[None]:
+    """Turn a failed write (no space, read-only, not a directory) into one sentence of ours."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, PolyformerError):
+            raise
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise OutOfResources(
+                f"No space left on the disk while writing {what} to '{path}'. Free some and run again."
+            ) from error
+        reason = error.strerror or str(error)
+        raise OutOfResources(
+            f"Could not write {what} to '{path}': {reason}. Choose a place that can be written."
+        ) from error
+
+
+@contextlib.contextmanager
+def write_whole(path: Path) -> Iterator[IO[bytes]]:
+    """A binary file handle whose content replaces ``path`` at once when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+@contextlib.contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """A temporary sibling directory that becomes ``path`` when the block ends without an error.
+
+    Raises:
+        OutputExists: if ``path`` is already there and is not an empty directory.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise OutputExists(f"'{path}' already exists. Choose another place or remove it first.")
+    with reporting_io_errors("a directory", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        with reporting_io_errors("files", path):
+            yield temporary
+            os.chmod(temporary, 0o755)
+            os.rename(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write readable JSON, whole or not at all."""
+    with write_whole(path) as file:
+        file.write((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def read_json(path: Path, what: str) -> Any:
+    """Read JSON; a missing or damaged file gives one sentence that calls it ``what``."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataNotFound(f"'{path.parent}' is not {what}: it has no {path.name}.") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+        raise FileCorrupt(
+            f"'{path}' cannot be read as JSON ({error}). Restore it from a copy or make it again."
+        ) from None
+
+
+def array_digest(*arrays: np.ndarray, chunk_bytes: int = 1 << 24) -> str:
+    """A BLAKE2 hash of the arrays' dtypes, shapes and contents, read in chunks so that memory maps stay on disk."""
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        flat = array.reshape(-1)
+        step = max(1, chunk_bytes // max(1, array.itemsize))
+        for start in range(0, flat.size, step):
+            digest.update(np.ascontiguousarray(flat[start : start + step]).data)
+    return digest.hexdigest()

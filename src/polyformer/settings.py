@@ -1,0 +1,89 @@
+"""Settings as frozen dataclasses whose field documentation becomes the command line's help."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeVar
+
+from polyformer.errors import InvalidParameter, UnknownName
+from polyformer.registry import suggest
+
+__all__ = ["build_settings", "describe", "setting", "split_settings"]
+
+Settings = TypeVar("Settings")
+
+
+def setting(default: Any, help: str) -> Any:
+    """A dataclass field with a default and a sentence on what it does."""
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+def describe(kind: type) -> list[tuple[str, Any, str]]:
+    """(name, default, help) of every setting."""
+    return [(field.name, field.default, field.metadata.get("help", "")) for field in dataclasses.fields(kind)]
+
+
+def build_settings(kind: type[Settings], values: Mapping[str, Any]) -> Settings:
+    """An instance of the dataclass from plain values, each checked against the type of its field."""
+    hints = typing.get_type_hints(kind)
+    for name in values:
+        if name not in hints:
+            raise UnknownName(f"Unknown setting '{name}'. {suggest(name, hints)}")
+    return kind(**{name: _coerce(name, value, hints[name]) for name, value in values.items()})
+
+
+def split_settings(kinds: Iterable[type], values: Mapping[str, Any]) -> list[Any]:
+    """One instance of each dataclass from a flat mapping; a name that is in none of them is refused."""
+    kinds = list(kinds)
+    names = {field.name for kind in kinds for field in dataclasses.fields(kind)}
+    for name in values:
+        if name not in names:
+            raise UnknownName(f"Unknown setting '{name}'. {suggest(name, names)}")
+    parts = [{f.name: values[f.name] for f in dataclasses.fields(kind) if f.name in values} for kind in kinds]
+    return [build_settings(kind, part) for kind, part in zip(kinds, parts, strict=True)]
+
+
+def _coerce(name: str, value: Any, hint: Any) -> Any:
+    """The value as its field wants it: whole floats become ints, ints become floats; else an error."""
+    choices = typing.get_args(hint) if isinstance(hint, types.UnionType) or _is_union(hint) else (hint,)
+    for choice in choices:
+        if typing.get_origin(choice) is Literal and value in typing.get_args(choice):
+            return value
+        if choice is type(None) and value is None:
+            return value
+        if choice is bool and isinstance(value, bool):
+            return value
+        if choice is int and isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
+            return int(value)
+        if choice is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        if typing.get_origin(choice) is dict and isinstance(value, Mapping):
+            return dict(value)
+        if choice is str and isinstance(value, str):
+            return value
+    raise InvalidParameter(f"'{name}' must be {_words(choices)}. Got {value!r}.")
+
+
+def _is_union(hint: Any) -> bool:
+    return typing.get_origin(hint) is typing.Union
+
+
+def _words(choices: Iterable[Any]) -> str:
+    plain = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "text",
+        type(None): "none",
+        dict: "a table",
+    }
+    words: list[str] = []
+    for choice in choices:
+        if typing.get_origin(choice) is Literal:
+            words.extend(repr(value) for value in typing.get_args(choice))
+        else:
+            words.append(plain[typing.get_origin(choice) or choice])
+    return " or ".join(words)
