@@ -1,0 +1,1 @@
+"""The sparse kernel and the engines that make tokens with it."""

@@ -1,0 +1,184 @@
+// The sparse kernel: products of a CSR matrix with a block of a few columns, fused with the step of a recurrence,
+// and the column-wise sums that keep the optimal basis orthogonal. Plain C functions on plain buffers, called
+// through ctypes. Every row is summed by one thread in the order of its entries, and every column's sums are cut at
+// fixed rows, so results do not depend on the number of threads or on how the columns are cut into blocks.
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define WIDE_TARGETS 1
+#else
+#define WIDE_TARGETS 0
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+namespace {
+
+constexpr int64_t kRowsPerTask = 128;
+constexpr int64_t kRowsPerSum = 8192;
+constexpr int64_t kPrefetch = 24;
+
+template <typename T>
+struct Product {
+    const int64_t* indptr;
+    const int32_t* indices;
+    const float* values;      // null: all ones
+    const double* row_scale;  // null: all ones
+    T loop;                   // weight of the diagonal
+    const T* x;
+    double alpha;
+    const T* previous;  // null: no term
+    T beta;
+    T* out;
+    T* emit;  // null: nothing; else row i goes to emit + i * emit_stride, scaled
+    int64_t emit_stride;
+    int64_t emit_width;
+    const T* emit_scale;
+};
+
+// out[i] = alpha * row_scale[i] * (sum_e values[e] x[indices[e]] + loop * x[i]) + beta * previous[i]
+template <typename T, int W, bool Weighted>
+INLINE void product_rows(const Product<T>& p, int64_t begin, int64_t end) {
+    constexpr int kPerLine = 64 / sizeof(T);
+    const int64_t last = p.indptr[end];
+    for (int64_t i = begin; i < end; ++i) {
+        T sum[W];
+        for (int c = 0; c < W; ++c) sum[c] = p.loop != 0 ? p.loop * p.x[i * W + c] : T(0);
+        for (int64_t e = p.indptr[i]; e < p.indptr[i + 1]; ++e) {
+            if (e + kPrefetch < last) {
+                const T* ahead = p.x + int64_t(p.indices[e + kPrefetch]) * W;
+                for (int c = 0; c < W; c += kPerLine) __builtin_prefetch(ahead + c);
+            }
+            const T* row = p.x + int64_t(p.indices[e]) * W;
+            const T value = Weighted ? T(p.values[e]) : T(1);
+            for (int c = 0; c < W; ++c) sum[c] += Weighted ? value * row[c] : row[c];
+        }
+        // The scale in two parts: rounded to one float, its error would be the same in every hop and shift the spectrum.
+        const double scale = p.row_scale ? p.alpha * p.row_scale[i] : p.alpha;
+        const T high = static_cast<T>(scale), low = static_cast<T>(scale - static_cast<double>(high));
+        for (int c = 0; c < W; ++c) sum[c] = high * sum[c] + low * sum[c];
+        T* out = p.out + i * W;
+        if (p.previous) {
+            const T* previous = p.previous + i * W;
+            for (int c = 0; c < W; ++c) out[c] = sum[c] + p.beta * previous[c];
+        } else {
+            for (int c = 0; c < W; ++c) out[c] = sum[c];
+        }
+        if (p.emit) {
+            T* emit = p.emit + i * p.emit_stride;
+            for (int64_t c = 0; c < p.emit_width; ++c) emit[c] = p.emit_scale[i] * out[c];
+        }
+    }
+}
+
+template <typename T>
+using RowFunction = void (*)(const Product<T>&, int64_t, int64_t);
+
+template <typename T, int W, bool Weighted>
+void rows_plain(const Product<T>& p, int64_t begin, int64_t end) {
+    product_rows<T, W, Weighted>(p, begin, end);
+}
+
+#if WIDE_TARGETS
+template <typename T, int W, bool Weighted>
+__attribute__((target("avx2,fma"))) void rows_avx2(const Product<T>& p, int64_t begin, int64_t end) {
+    product_rows<T, W, Weighted>(p, begin, end);
+}
+template <typename T, int W, bool Weighted>
+__attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma"))) void rows_avx512(const Product<T>& p, int64_t begin,
+                                                                               int64_t end) {
+    product_rows<T, W, Weighted>(p, begin, end);
+}
+#endif
+
+template <typename T, int W, bool Weighted>
+RowFunction<T> best_rows() {
+#if WIDE_TARGETS
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+        return rows_avx512<T, W, Weighted>;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return rows_avx2<T, W, Weighted>;
+#endif
+    return rows_plain<T, W, Weighted>;
+}
+
+template <typename T>
+RowFunction<T> choose(int width, bool weighted) {
+    switch (width) {
+        case 8: return weighted ? best_rows<T, 8, true>() : best_rows<T, 8, false>();
+        case 16: return weighted ? best_rows<T, 16, true>() : best_rows<T, 16, false>();
+        case 32: return weighted ? best_rows<T, 32, true>() : best_rows<T, 32, false>();
+        case 64: return weighted ? best_rows<T, 64, true>() : best_rows<T, 64, false>();
+        default: return nullptr;
+    }
+}
+
+template <typename T>
+int run_product(int64_t rows, int width, const Product<T>& product, int threads) {
+    const RowFunction<T> run = choose<T>(width, product.values != nullptr);
+    if (!run) return 1;
+    const int64_t tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
+#pragma omp parallel for schedule(dynamic, 4) num_threads(threads)
+    for (int64_t task = 0; task < tasks; ++task) {
+        const int64_t begin = task * kRowsPerTask;
+        run(product, begin, std::min(rows, begin + kRowsPerTask));
+    }
+    return 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+// Changes whenever a signature below does; the caller refuses any other.
+int polyformer_abi() { return 3; }
+
+// Both return 0, or 1 if `width` is none of 8, 16, 32, 64.
+#define POLYFORMER_PRODUCT(name, T)                                                                                     \
+    int name(int64_t rows, int width, const int64_t* indptr, const int32_t* indices, const float* values,               \
+             const double* row_scale, double loop, const T* x, double alpha, const T* previous, double beta, T* out,    \
+             T* emit, int64_t emit_stride, int64_t emit_width, const T* emit_scale, int threads) {                      \
+        const Product<T> product{indptr, indices,  values, row_scale, T(loop),     x,          alpha,                   \
+                                 previous, T(beta), out,    emit,      emit_stride, emit_width, emit_scale};             \
+        return run_product<T>(rows, width, product, threads);                                                           \
+    }
+
+POLYFORMER_PRODUCT(polyformer_product_float32, float)
+POLYFORMER_PRODUCT(polyformer_product_float64, double)
+
+// dots[j, c] = sum_i basis[j, i, c] * x[i, c]; basis is (count, rows, width).
+void polyformer_column_dots(int64_t count, int64_t rows, int64_t width, const double* basis, const double* x,
+                            double* dots, int threads) {
+    const int64_t tasks = (rows + kRowsPerSum - 1) / kRowsPerSum;
+    std::vector<double> partial(static_cast<size_t>(tasks * count * width), 0.0);
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t task = 0; task < tasks; ++task) {
+        const int64_t begin = task * kRowsPerSum, end = std::min(rows, begin + kRowsPerSum);
+        for (int64_t j = 0; j < count; ++j) {
+            double* sum = partial.data() + (task * count + j) * width;
+            for (int64_t i = begin; i < end; ++i) {
+                const double* b = basis + (j * rows + i) * width;
+                const double* v = x + i * width;
+                for (int64_t c = 0; c < width; ++c) sum[c] += b[c] * v[c];
+            }
+        }
+    }
+    std::fill(dots, dots + count * width, 0.0);
+    for (int64_t task = 0; task < tasks; ++task)
+        for (int64_t k = 0; k < count * width; ++k) dots[k] += partial[static_cast<size_t>(task * count * width + k)];
+}
+
+// x[i, c] -= sum_j weights[j, c] * basis[j, i, c]
+void polyformer_column_subtract(int64_t count, int64_t rows, int64_t width, const double* basis, const double* weights,
+                                double* x, int threads) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < count; ++j) {
+            const double* b = basis + (j * rows + i) * width;
+            for (int64_t c = 0; c < width; ++c) x[i * width + c] -= weights[j * width + c] * b[c];
+        }
+    }
+}
+}

@@ -1,0 +1,149 @@
+r"""The recurrences that make tokens, on one block of columns at a time.
+
+Write :math:`M = \hat L - I = -P = -S (A + cI) S`. The Chebyshev recurrence :math:`T_{k+1} = 2 M T_k - T_{k-1}` is run
+on :math:`u_k = S\,T_k(M) x`, where it reads :math:`u_{k+1} = -2 S^2 (A + cI) u_k - u_{k-1}`: the entries of A are
+plain ones, the scaling is one factor per row, and :math:`u_{k+1}` may overwrite :math:`u_{k-1}`. So a block needs two
+buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from polyformer.bases.optimal import BREAKDOWN, Recurrence
+from polyformer.operators import Operator
+from polyformer.propagation.kernel import KERNEL_WIDTHS, SparseBlock, column_dots, column_subtract
+
+__all__ = ["Emit", "Propagator", "column_blocks", "padded"]
+
+Emit = Callable[[int], np.ndarray | None]
+"""Asked for order k, gives the (N, w) view that is to receive that order's tokens, or None."""
+
+
+def column_blocks(num_columns: int, widest: int = KERNEL_WIDTHS[0]) -> Iterator[tuple[slice, int]]:
+    """Cut columns into blocks of the kernel's widths; the last is padded up to one of them.
+
+    >>> [(block.start, block.stop, width) for block, width in column_blocks(100)]
+    [(0, 64, 64), (64, 96, 32), (96, 100, 8)]
+    """
+    start = 0
+    while start < num_columns:
+        left = num_columns - start
+        width = next((width for width in KERNEL_WIDTHS if width <= min(left, widest)), KERNEL_WIDTHS[-1])
+        yield slice(start, min(start + width, num_columns)), width
+        start += width
+
+
+def padded(block: np.ndarray, width: int, dtype: Any) -> np.ndarray:
+    """A fresh C-contiguous (N, width) copy of (N, w), w ≤ width, filled up with zero columns."""
+    if block.shape[1] == width:
+        return np.array(block, dtype=dtype, order="C")
+    copy = np.zeros((block.shape[0], width), dtype)
+    copy[:, : block.shape[1]] = block
+    return copy
+
+
+class Propagator:
+    """The operator P made ready for products with (N, w) blocks, w one of the kernel's widths."""
+
+    def __init__(self, operator: Operator, dtype: Any = np.float32) -> None:
+        self.dtype = np.dtype(dtype)
+        self.matrix = SparseBlock.of_graph(operator.graph)
+        self.loop = 1.0 if operator.self_loops else 0.0
+        self.scaling = operator.scaling.astype(self.dtype)
+        self.row_scale, self.squared = operator.scaling, operator.scaling**2
+        self.inverse = (1 / operator.scaling).astype(self.dtype)
+
+    def chebyshev(self, x: np.ndarray, order: int, emit: Emit) -> Iterator[np.ndarray]:
+        """Run T_0(M) x, …, T_K(M) x; yields each u_k = S T_k(M) x, valid until the next but one.
+
+        Args:
+            x: (N, w) block, overwritten.
+            emit: where the kernel shall write T_k itself while it is at it.
+        """
+        self._emit_first(x, emit(0))
+        current = x
+        current *= self.scaling[:, None]
+        yield current
+        previous: np.ndarray | None = None
+        for k in range(1, order + 1):
+            alpha = -1.0 if k == 1 else -2.0
+            out = np.empty_like(x) if previous is None else previous
+            self._step(current, out, alpha, previous, emit(k))
+            previous, current = current, out
+            yield current
+
+    def chebyshev_adjoint(self, add: Callable[[int, np.ndarray], None], width: int, order: int) -> np.ndarray:
+        r"""Σ_k T_k(M) G_k by Clenshaw's recurrence: the gradient of the tokens with respect to x, M being symmetric.
+
+        Args:
+            add: ``add(k, buffer)`` adds S G_k to the (N, w) buffer.
+        """
+        shape = (len(self.scaling), width)
+        later, last = np.zeros(shape, self.dtype), np.zeros(shape, self.dtype)
+        for k in range(order, 0, -1):
+            self._step(later, last, -2.0, last, None)
+            later, last = last, later
+            add(k, later)
+        self._step(later, last, -1.0, last, None)
+        add(0, last)
+        last *= self.inverse[:, None]
+        return last
+
+    def lanczos(self, x: np.ndarray, order: int) -> tuple[np.ndarray, Recurrence]:
+        """Tokens of the optimal basis, re-orthogonalised against all earlier ones: (N, w) -> (K+1, N, w), all float64.
+
+        Each step divides by β, so rounding in the tokens is amplified by the product of 1/β: in float32 it would hide
+        where a column's Krylov space ends. Twice is enough: the first pass removes the recurrence's two terms and what
+        rounding left along the others, the second what the first pass itself rounded.
+        """
+        rows, width = x.shape
+        basis = np.zeros((order + 1, rows, width))
+        gamma, beta = np.zeros((order, width)), np.zeros((order, width))
+        norm = np.sqrt(column_dots(x[None], x)[0])
+        _scale_columns(x, norm, basis[0])
+        step = np.empty_like(x)
+        for k in range(order):
+            self.matrix.product(basis[k] * self.scaling[:, None], step, row_scale=self.row_scale, loop=self.loop)
+            for _ in range(2):
+                overlap = column_dots(basis[: k + 1], step)
+                gamma[k] += overlap[k]
+                column_subtract(basis[: k + 1], overlap, step)
+            residual = np.sqrt(column_dots(step[None], step)[0])
+            beta[k] = np.where(residual > BREAKDOWN, residual, 0.0)
+            _scale_columns(step, beta[k], basis[k + 1])
+        return basis, Recurrence(norm, gamma, beta)
+
+    def multiply(self, x: np.ndarray) -> np.ndarray:
+        """P x for a block: (N, w) -> (N, w)."""
+        return self.matrix.product(
+            x * self.scaling[:, None], np.empty_like(x), row_scale=self.row_scale, loop=self.loop
+        )
+
+    def _step(
+        self, x: np.ndarray, out: np.ndarray, alpha: float, previous: np.ndarray | None, emit: np.ndarray | None
+    ) -> None:
+        self.matrix.product(
+            x,
+            out,
+            row_scale=self.squared,
+            loop=self.loop,
+            alpha=alpha,
+            previous=previous,
+            beta=-1.0,
+            emit=emit,
+            emit_scale=None if emit is None else self.inverse,
+        )
+
+    @staticmethod
+    def _emit_first(x: np.ndarray, emit: np.ndarray | None) -> None:
+        if emit is not None:
+            emit[:] = x[:, : emit.shape[1]]
+
+
+def _scale_columns(x: np.ndarray, norm: np.ndarray, out: np.ndarray) -> None:
+    """out = x / norm; zero columns where the norm is zero."""
+    np.multiply(x, np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0), out=out)

@@ -1,0 +1,1 @@
+"""Where tokens live: a tensor in memory, or a directory of arrays with a manifest."""

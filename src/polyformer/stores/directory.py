@@ -1,0 +1,159 @@
+"""A *token directory*: row-major tokens that are memory-mapped and mixed into a basis as rows are read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from polyformer.bases import Basis, FixedBasis, Recurrence, basis_config, check_order, resolve_basis
+from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter
+from polyformer.files import new_directory, read_json, write_json
+
+__all__ = ["StoredTokens", "TokenDirectoryWriter"]
+
+FORMAT = 1
+
+
+class TokenDirectoryWriter:
+    """Gives the engine an array on disk to fill; the directory appears whole, after :meth:`finish`."""
+
+    def __init__(self, folder: Path, shape: tuple[int, int, int]) -> None:
+        self.folder = folder
+        path = folder / "tokens.npy"
+        self.array = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+        # Reserve the space now: a full disk is then an error here, not a crash in the middle of a mapped write.
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+
+    @classmethod
+    @contextlib.contextmanager
+    def create(cls, directory: Path, shape: tuple[int, int, int]) -> Iterator[TokenDirectoryWriter]:
+        """Open a writer on a temporary directory that is renamed to ``directory`` at the end."""
+        with new_directory(directory) as folder:
+            yield cls(folder, shape)
+
+    def finish(
+        self,
+        basis: Basis,
+        order: int,
+        operator: dict[str, Any],
+        fingerprint: str,
+        nodes: np.ndarray | None,
+        recurrence: Recurrence | None,
+    ) -> None:
+        """Write the manifest and what belongs to the tokens besides themselves."""
+        self.array.flush()
+        if nodes is not None:
+            np.save(self.folder / "nodes.npy", nodes)
+        if recurrence is not None:
+            np.savez(self.folder / "recurrence.npz", norm=recurrence.norm, gamma=recurrence.gamma, beta=recurrence.beta)
+        manifest = {
+            "format": FORMAT,
+            "kind": "tokens",
+            "graph": fingerprint,
+            "operator": operator,
+            "order": order,
+            "num_rows": self.array.shape[0],
+            "num_features": self.array.shape[2],
+            "dtype": "float32",
+            "stored": "chebyshev" if basis.fixed else basis.name,
+            "view": basis_config(basis, order),
+            "subset": nodes is not None,
+            "complete": True,
+        }
+        write_json(self.folder / "manifest.json", manifest)
+
+
+class StoredTokens:
+    """Rows of a token directory: ``tokens[rows]`` reads them from disk, in the basis: (len(rows), K+1, d) float32.
+
+    Args:
+        directory: what ``polyformer tokens --out`` wrote.
+        basis: a fixed basis, if Chebyshev tokens are stored; by default the one that was asked for when writing.
+        order: any K up to the stored one.
+    """
+
+    def __init__(self, directory: str | Path, basis: str | Basis | None = None, order: int | None = None) -> None:
+        self.directory = Path(directory)
+        if not self.directory.is_dir():
+            raise DataNotFound(
+                f"There is no token directory '{self.directory}'. Make one with: polyformer tokens DATASET --out DIR."
+            )
+        self.manifest = read_json(self.directory / "manifest.json", "a token directory")
+        if (
+            not isinstance(self.manifest, dict)
+            or self.manifest.get("kind") != "tokens"
+            or self.manifest.get("format") != FORMAT
+        ):
+            raise FileCorrupt(
+                f"'{self.directory}' is not a token directory of format {FORMAT}. Make it again with this version."
+            )
+        self.order = self.manifest["order"] if order is None else check_order(order)
+        if self.order > self.manifest["order"]:
+            raise InvalidParameter(
+                f"'order' must be at most {self.manifest['order']}, what '{directory}' stores. Got {order}."
+            )
+        self.basis = resolve_basis(self.manifest["view"] if basis is None else basis)
+        self._mixing = self._view()
+        self._array = self._map()
+        self.nodes = np.load(self.directory / "nodes.npy") if self.manifest["subset"] else None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(rows, K+1, d)."""
+        return (self._array.shape[0], self.order + 1, self._array.shape[2])
+
+    @property
+    def self_loops(self) -> bool:
+        """Whether the operator has self-loops."""
+        return bool(self.manifest["operator"]["self_loops"])
+
+    @property
+    def recurrence(self) -> Recurrence | None:
+        """The recorded recurrence of the optimal basis."""
+        path = self.directory / "recurrence.npz"
+        if not path.exists():
+            return None
+        with np.load(path, allow_pickle=False) as arrays:
+            return Recurrence(arrays["norm"], arrays["gamma"][: self.order], arrays["beta"][: self.order])
+
+    def __len__(self) -> int:
+        return int(self._array.shape[0])
+
+    def __getitem__(self, rows: Any) -> torch.Tensor:
+        index = rows.numpy() if isinstance(rows, torch.Tensor) else rows
+        if isinstance(index, int | np.integer):
+            return self[index : index + 1 or None][0]
+        tokens = torch.from_numpy(np.array(self._array[index, : self.order + 1], dtype=np.float32))
+        return tokens if self._mixing is None else torch.matmul(self._mixing, tokens)
+
+    def _view(self) -> torch.Tensor | None:
+        """The mixing matrix, or None where rows are used as they are stored."""
+        needed, stored = "chebyshev" if self.basis.fixed else self.basis.name, self.manifest["stored"]
+        if needed != stored:
+            raise InvalidParameter(
+                f"The basis '{self.basis.name}' is made from {needed} tokens, but '{self.directory}' stores {stored} tokens."
+            )
+        if not isinstance(self.basis, FixedBasis):
+            return None
+        mixing = self.basis.mixing(self.order)
+        return None if np.array_equal(mixing, np.eye(len(mixing))) else torch.from_numpy(mixing.astype(np.float32))
+
+    def _map(self) -> np.ndarray:
+        path = self.directory / "tokens.npy"
+        expected = (self.manifest["num_rows"], self.manifest["order"] + 1, self.manifest["num_features"])
+        try:
+            array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise FileCorrupt(f"'{path}' cannot be read ({error}). Make the tokens again.") from None
+        if array.shape != expected or array.dtype != np.float32:
+            raise FileCorrupt(
+                f"'{path}' must hold float32 {expected}. Got {array.dtype} {array.shape}. Make the tokens again."
+            )
+        return array

@@ -1,0 +1,169 @@
+"""Polynomial tokens: operator + basis + engine + store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve_basis
+from polyformer.errors import InvalidData, InvalidParameter
+from polyformer.graph import Features, Graph, to_numpy
+from polyformer.operators import Operator
+from polyformer.propagation.engine import ENGINES, Progress
+from polyformer.stores.directory import StoredTokens, TokenDirectoryWriter
+
+__all__ = [
+    "check_nodes",
+    "compute_tokens",
+    "compute_tokens_and_recurrence",
+    "open_tokens",
+    "token_bytes",
+    "write_tokens",
+]
+
+_ROWS_PER_MIX = 4096
+
+
+def compute_tokens(
+    graph: Graph,
+    basis: str | Basis = "chebyshev",
+    order: int = 10,
+    self_loops: bool = False,
+    nodes: Any = None,
+    progress: Progress | None = None,
+) -> torch.Tensor:
+    r"""Tokens :math:`g_0(\hat L) X, …, g_K(\hat L) X` of all nodes or of ``nodes``.
+
+    Args:
+        graph: a graph with features (N, d).
+        basis: a name, a spec such as ``"jacobi:a=1,b=0.5"``, or a basis object.
+        order: K.
+        self_loops: use the operator of A + I.
+        nodes: node ids or a boolean mask; all nodes by default.
+        progress: is told the share of the work that is done.
+
+    Returns:
+        A contiguous float32 CPU tensor (N or len(nodes), K+1, d).
+
+    Example:
+        >>> graph = Graph([[0, 1], [1, 2]], features=[[1.0], [0.0], [0.0]])
+        >>> compute_tokens(graph, "monomial", order=2)[:, :, 0].round(decimals=2)
+        tensor([[1.0000, 0.0000, 0.5000],
+                [0.0000, 0.7100, 0.0000],
+                [0.0000, 0.0000, 0.5000]])
+    """
+    return compute_tokens_and_recurrence(graph, basis, order, self_loops, nodes, progress)[0]
+
+
+def compute_tokens_and_recurrence(
+    graph: Graph,
+    basis: str | Basis = "chebyshev",
+    order: int = 10,
+    self_loops: bool = False,
+    nodes: Any = None,
+    progress: Progress | None = None,
+) -> tuple[torch.Tensor, Recurrence | None]:
+    """:func:`compute_tokens`, and for the optimal basis the recorded recurrence of its columns."""
+    basis, order, features = resolve_basis(basis), check_order(order), _features(graph)
+    rows = check_nodes(nodes, graph.num_nodes)
+    # The matrix first: a response that is no polynomial is refused before any work is done.
+    mixing = basis.mixing(order) if isinstance(basis, FixedBasis) else None
+    count = graph.num_nodes if rows is None else len(rows)
+    out = np.empty((count, order + 1, features.shape[1]), np.float32)
+    recurrence = _propagate("memory", Operator(graph, self_loops), features, basis, order, out, rows, progress)
+    tokens = torch.from_numpy(out)
+    if mixing is not None:
+        mix_in_place(tokens, mixing)
+    return tokens, recurrence
+
+
+def write_tokens(
+    graph: Graph,
+    directory: str | Path,
+    basis: str | Basis = "chebyshev",
+    order: int = 10,
+    self_loops: bool = False,
+    nodes: Any = None,
+    engine: str = "memory",
+    progress: Progress | None = None,
+) -> None:
+    """Compute tokens into a token directory.
+
+    A fixed basis stores Chebyshev tokens, which serve every fixed basis, and records itself as the default view.
+    """
+    basis, order, features = resolve_basis(basis), check_order(order), _features(graph)
+    rows = check_nodes(nodes, graph.num_nodes)
+    if isinstance(basis, FixedBasis):
+        basis.mixing(order)
+    operator = Operator(graph, self_loops)
+    count = graph.num_nodes if rows is None else len(rows)
+    with TokenDirectoryWriter.create(Path(directory), (count, order + 1, features.shape[1])) as writer:
+        recurrence = _propagate(engine, operator, features, basis, order, writer.array, rows, progress)
+        writer.finish(basis, order, operator.key, graph.fingerprint, rows, recurrence)
+
+
+def open_tokens(directory: str | Path, basis: str | Basis | None = None, order: int | None = None) -> StoredTokens:
+    """Open a token directory; rows are memory-mapped and mixed into ``basis`` as they are read."""
+    return StoredTokens(directory, basis, order)
+
+
+def token_bytes(num_rows: int, order: int, num_features: int) -> int:
+    """What float32 tokens of that size occupy, in memory or on disk."""
+    return 4 * num_rows * (order + 1) * num_features
+
+
+def mix_in_place(tokens: torch.Tensor, mixing: np.ndarray) -> None:
+    """tokens <- M tokens along the orders, a few thousand rows at a time: (n, K+1, d)."""
+    if np.array_equal(mixing, np.eye(len(mixing))):
+        return
+    matrix = torch.from_numpy(mixing.astype(np.float32))
+    for start in range(0, len(tokens), _ROWS_PER_MIX):
+        rows = tokens[start : start + _ROWS_PER_MIX]
+        rows.copy_(torch.matmul(matrix, rows))
+
+
+def check_nodes(nodes: Any, num_nodes: int) -> np.ndarray | None:
+    """Node ids as int64; a boolean mask becomes ids; None stays None."""
+    if nodes is None:
+        return None
+    ids = to_numpy(nodes, "nodes")
+    if ids.dtype == bool and ids.shape == (num_nodes,):
+        return np.flatnonzero(ids)
+    if ids.size == 0:
+        return np.empty(0, np.int64)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise InvalidParameter(
+            f"'nodes' must be a list of node ids or a mask of length {num_nodes}. Got {ids.dtype} of shape {ids.shape}."
+        )
+    wrong = ids[(ids < 0) | (ids >= num_nodes)]
+    if len(wrong):
+        raise InvalidParameter(f"'nodes' must lie in 0..{num_nodes - 1}. Got {int(wrong[0])}.")
+    return ids.astype(np.int64)
+
+
+def _features(graph: Graph) -> Features:
+    if graph.features is None or graph.num_features == 0:
+        raise InvalidData(
+            "Tokens need node features and this graph has none. Pass features, e.g. degrees or random columns."
+        )
+    return graph.features
+
+
+def _propagate(
+    engine: str,
+    operator: Operator,
+    features: Features,
+    basis: Basis,
+    order: int,
+    out: np.ndarray,
+    rows: np.ndarray | None,
+    progress: Progress | None,
+) -> Recurrence | None:
+    runner = ENGINES[engine]()
+    if basis.fixed:
+        runner.chebyshev(operator, features, order, out, rows, progress)
+        return None
+    return runner.optimal(operator, features, order, out, rows, progress)

@@ -1,0 +1,63 @@
+"""What several tests share: graphs of all shapes, both kernels, a data root if there is one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyformer.graph import Graph
+
+
+def _random(seed: int, nodes: int, edges: int, isolated: int = 0, weighted: bool = False) -> Graph:
+    random = np.random.default_rng(seed)
+    pairs = random.integers(0, nodes - isolated, (2, edges))
+    weights = random.uniform(0.1, 3.0, edges) if weighted else None
+    return Graph(pairs, random.standard_normal((nodes, 11)), nodes, weights)
+
+
+def _ring(nodes: int) -> Graph:
+    here = np.arange(nodes)
+    features = np.random.default_rng(5).standard_normal((nodes, 9))
+    return Graph(np.stack([here, (here + 1) % nodes]), features)
+
+
+def _two_parts() -> Graph:
+    """A star and a path that do not touch, and two isolated nodes."""
+    star = [(0, i) for i in range(1, 12)]
+    path = [(i, i + 1) for i in range(12, 20)]
+    return Graph(np.array(star + path).T, np.random.default_rng(6).standard_normal((23, 66)))
+
+
+GRAPHS: dict[str, Callable[[], Graph]] = {
+    "random": lambda: _random(0, 80, 200),
+    "isolated nodes": lambda: _random(1, 60, 90, isolated=7),
+    "weighted": lambda: _random(2, 50, 120, isolated=3, weighted=True),
+    "dense": lambda: _random(3, 30, 400),
+    "ring": lambda: _ring(24),
+    "two parts": _two_parts,
+    "no edges": lambda: Graph(np.empty((2, 0), np.int64), np.random.default_rng(7).standard_normal((5, 3))),
+}
+
+
+@pytest.fixture(params=GRAPHS)
+def graph(request: pytest.FixtureRequest) -> Graph:
+    return GRAPHS[request.param]()
+
+
+@pytest.fixture(params=["native", "scipy"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("POLYFORMER_KERNEL", request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def data_root() -> Path:
+    """The folder of real data sets; tests that need it skip elsewhere."""
+    root = os.environ.get("POLYFORMER_DATA")
+    if not root or not Path(root).is_dir():
+        pytest.skip("real data sets are not on this machine: POLYFORMER_DATA names no folder")
+    return Path(root)
