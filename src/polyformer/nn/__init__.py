@@ -1,0 +1,1 @@
+"""PolyAttn, the block, PolyFormer and the ways tokens reach it: tensors in, tensors out."""

@@ -1,0 +1,38 @@
+"""Rules that the constructors of several modules share."""
+
+from __future__ import annotations
+
+from polyformer.errors import InvalidParameter
+
+__all__ = ["check_dropout", "check_heads", "check_positive", "nearest_divisor"]
+
+
+def check_positive(**values: int) -> None:
+    """Every value must be a whole number of at least 1."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InvalidParameter(f"'{name}' must be a whole number, 1 or more. Got {value!r}.")
+
+
+def check_dropout(name: str, value: float) -> float:
+    """A probability below 1."""
+    if not 0 <= value < 1:
+        raise InvalidParameter(f"'{name}' must lie in [0, 1). Got {value!r}.")
+    return float(value)
+
+
+def check_heads(heads: int, **widths: int) -> None:
+    """Heads must divide every width."""
+    for name, width in widths.items():
+        if width % heads:
+            nearest = nearest_divisor(width, heads)
+            raise InvalidParameter(f"'heads' must divide {name}={width}. Got {heads}. Try {nearest}.")
+
+
+def nearest_divisor(width: int, wanted: int) -> int:
+    """The divisor of ``width`` that is nearest to ``wanted``.
+
+    >>> nearest_divisor(64, 10)
+    8
+    """
+    return min((d for d in range(1, width + 1) if width % d == 0), key=lambda d: abs(d - wanted))
