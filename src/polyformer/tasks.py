@@ -1,0 +1,270 @@
+"""What a data set asks for: labels, loss, metric, number of classes, splits. It travels with the graph."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from polyformer.errors import FileCorrupt, InvalidData
+from polyformer.files import new_directory, read_json, write_json
+from polyformer.graph import Graph, to_numpy
+from polyformer.registry import Registry
+from polyformer.splits import Split
+
+__all__ = ["METRICS", "OBJECTIVES", "Binary", "Multiclass", "Objective", "Regression", "Task", "check_labels"]
+
+
+def accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Share of nodes whose most probable class is the label; ``scores`` (n, C)."""
+    return float((scores.argmax(axis=1) == labels).mean())
+
+
+def roc_auc(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Area under the ROC curve of the second column, by ranks; NaN where only one class is present."""
+    from scipy.stats import rankdata
+
+    positive = int((labels == 1).sum())
+    negative = len(labels) - positive
+    if positive == 0 or negative == 0:
+        return float("nan")
+    ranks = rankdata(scores[:, 1])
+    return float((ranks[labels == 1].sum() - positive * (positive + 1) / 2) / (positive * negative))
+
+
+def r2(scores: np.ndarray, labels: np.ndarray) -> float:
+    """1 - squared error / variance of the labels; ``scores`` (n, 1)."""
+    spread = float(((labels - labels.mean()) ** 2).sum())
+    return 1.0 - float(((scores[:, 0] - labels) ** 2).sum()) / spread if spread > 0 else float("nan")
+
+
+METRICS: Registry[Callable[[np.ndarray, np.ndarray], float]] = Registry(
+    "metric", {"accuracy": accuracy, "roc_auc": roc_auc, "r2": r2}
+)
+
+
+class Objective(ABC):
+    """How model outputs meet labels: width of the output, loss, and scores that a metric can read."""
+
+    name: str
+
+    @abstractmethod
+    def out_channels(self, num_classes: int) -> int:
+        """Width of the model's output."""
+
+    @abstractmethod
+    def loss(
+        self, outputs: torch.Tensor, labels: torch.Tensor, class_weights: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Mean loss of (n, out) outputs."""
+
+    @abstractmethod
+    def scores(self, outputs: torch.Tensor) -> np.ndarray:
+        """Probabilities (n, C), or the predicted values (n, 1) of a regression, in float64."""
+
+
+class Multiclass(Objective):
+    """Cross-entropy over C logits."""
+
+    name = "multiclass"
+
+    def out_channels(self, num_classes: int) -> int:
+        return num_classes
+
+    def loss(
+        self, outputs: torch.Tensor, labels: torch.Tensor, class_weights: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        return functional.cross_entropy(outputs, labels, weight=class_weights)
+
+    def scores(self, outputs: torch.Tensor) -> np.ndarray:
+        return np.asarray(outputs.double().softmax(dim=1).cpu().numpy())
+
+
+class Binary(Objective):
+    """Binary cross-entropy on one logit: how the paper's results on two-class sets were obtained."""
+
+    name = "binary"
+
+    def out_channels(self, num_classes: int) -> int:
+        return 1
+
+    def loss(
+        self, outputs: torch.Tensor, labels: torch.Tensor, class_weights: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        weight = None if class_weights is None else class_weights[labels]
+        losses = functional.binary_cross_entropy_with_logits(
+            outputs[:, 0], labels.to(outputs.dtype), weight, reduction="sum"
+        )
+        return losses / (len(labels) if weight is None else weight.sum())
+
+    def scores(self, outputs: torch.Tensor) -> np.ndarray:
+        positive = outputs[:, 0].double().sigmoid()
+        return np.asarray(torch.stack([1 - positive, positive], dim=1).cpu().numpy())
+
+
+class Regression(Objective):
+    """Mean squared error on one value."""
+
+    name = "regression"
+
+    def out_channels(self, num_classes: int) -> int:
+        return 1
+
+    def loss(
+        self, outputs: torch.Tensor, labels: torch.Tensor, class_weights: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        return functional.mse_loss(outputs[:, 0], labels.to(outputs.dtype))
+
+    def scores(self, outputs: torch.Tensor) -> np.ndarray:
+        return np.asarray(outputs[:, :1].double().cpu().numpy())
+
+
+OBJECTIVES: Registry[Objective] = Registry(
+    "objective", {"multiclass": Multiclass(), "binary": Binary(), "regression": Regression()}
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A graph, its labels and how a model on it is trained and judged.
+
+    Attributes:
+        labels: (N,) int64 classes, -1 unlabelled; or float64 values, NaN unlabelled, for regression.
+        metric: ``accuracy``, ``roc_auc`` or ``r2``; by default accuracy, or r2 for regression.
+        splits: one or more :class:`Split`, drawn by ``protocol``.
+        class_names: what the classes are called in predictions.
+        ids: (N,) the user's own node ids, integers or strings; 0..N-1 by default.
+    """
+
+    name: str
+    graph: Graph
+    labels: np.ndarray
+    splits: Sequence[Split] = field(repr=False)
+    protocol: str = "fixed"
+    metric: str = ""
+    class_names: tuple[str, ...] | None = None
+    ids: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", check_labels(self.labels, self.graph.num_nodes))
+        if not self.metric:
+            object.__setattr__(self, "metric", "r2" if self.is_regression else "accuracy")
+        METRICS[self.metric]
+        if (self.metric == "r2") != self.is_regression:
+            kind, fitting = ("real-valued", "r2") if self.is_regression else ("class", "accuracy")
+            raise InvalidData(f"The metric '{self.metric}' does not fit {kind} labels. Use {fitting}.")
+        if self.metric == "roc_auc" and self.num_classes != 2:
+            raise InvalidData(f"The metric 'roc_auc' needs two classes. Got {self.num_classes}. Use accuracy.")
+        for split in self.splits:
+            split.check(self.labels)
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the labels are real values."""
+        return self.labels.dtype.kind == "f"
+
+    @cached_property
+    def num_classes(self) -> int:
+        """C; 0 for regression."""
+        if self.is_regression:
+            return 0
+        return max(int(self.labels.max(initial=-1)) + 1, len(self.class_names or ()))
+
+    @property
+    def objective(self) -> Objective:
+        """Loss and scores: binary for two classes, multiclass for more, regression for real values."""
+        if self.is_regression:
+            return OBJECTIVES["regression"]
+        return OBJECTIVES["binary" if self.num_classes == 2 else "multiclass"]
+
+    def save(self, directory: str | Path) -> None:
+        """Write a graph directory that also holds labels, splits and ids."""
+        with new_directory(Path(directory)) as folder:
+            manifest = self.graph.write_arrays(folder)
+            write_json(folder / "manifest.json", manifest | self.write_labels(folder))
+
+    def write_labels(self, folder: Path) -> dict[str, Any]:
+        """Write labels, splits and ids into ``folder``; returns their part of the manifest."""
+        np.save(folder / "labels.npy", self.labels)
+        arrays = {
+            f"{part}_{i}": getattr(split, part)
+            for i, split in enumerate(self.splits)
+            for part in ("train", "val", "test")
+        }
+        np.savez(folder / "splits.npz", **arrays)
+        if self.ids is not None:
+            np.save(folder / "ids.npy", self.ids)
+        return {
+            "task": {
+                "name": self.name,
+                "metric": self.metric,
+                "protocol": self.protocol,
+                "num_splits": len(self.splits),
+                "class_names": self.class_names,
+                "ids": self.ids is not None,
+            }
+        }
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Task:
+        """Open a graph directory; one without labels gives a task without splits."""
+        folder = Path(directory)
+        graph = Graph.load(folder)
+        about = read_json(folder / "manifest.json", "a graph directory").get("task")
+        if about is None:
+            return cls(folder.resolve().name, graph, np.full(graph.num_nodes, -1), [], "none")
+        try:
+            labels = np.load(folder / "labels.npy", allow_pickle=False)
+            ids = np.load(folder / "ids.npy", allow_pickle=False) if about["ids"] else None
+            with np.load(folder / "splits.npz", allow_pickle=False) as arrays:
+                splits = [
+                    Split(*(arrays[f"{part}_{i}"] for part in ("train", "val", "test")))
+                    for i in range(about["num_splits"])
+                ]
+        except (OSError, ValueError, KeyError, EOFError) as error:
+            raise FileCorrupt(
+                f"Labels or splits of '{folder}' cannot be read ({error}). Restore them or make the directory again."
+            ) from None
+        names = about["class_names"]
+        return cls(
+            about["name"],
+            graph,
+            labels,
+            splits,
+            about["protocol"],
+            about["metric"],
+            None if names is None else tuple(names),
+            ids,
+        )
+
+
+def check_labels(labels: Any, num_nodes: int) -> np.ndarray:
+    """Labels as (N,) int64 with -1 for unlabelled, or float64 with NaN for unlabelled."""
+    array = to_numpy(labels, "labels")
+    if array.shape != (num_nodes,):
+        raise InvalidData(f"'labels' must have shape ({num_nodes},), one per node. Got {array.shape}.")
+    if array.dtype.kind == "f":
+        infinite = np.flatnonzero(np.isinf(array))
+        if len(infinite):
+            raise InvalidData(
+                f"'labels' must be finite, or NaN for unlabelled. Got infinity at node {int(infinite[0])}."
+            )
+        return array.astype(np.float64)
+    if array.dtype.kind not in "iub":
+        raise InvalidData(
+            f"'labels' must be class numbers 0, 1, … or real values. Got dtype {array.dtype}. Number the classes first."
+        )
+    array = array.astype(np.int64)
+    wrong = np.flatnonzero(array < -1)
+    if len(wrong):
+        raise InvalidData(
+            f"'labels' must be 0, 1, … or -1 for unlabelled. Got {int(array[wrong[0]])} at node {int(wrong[0])}."
+        )
+    return array
