@@ -1,0 +1,162 @@
+"""PolyFormer under the training contract: settings, token route, parameter groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve_basis
+from polyformer.errors import InvalidData, InvalidParameter, OutOfResources
+from polyformer.graph import Graph
+from polyformer.machine import available_memory, format_bytes
+from polyformer.models.contract import NodeModel, Workload
+from polyformer.nn.inputs import ProjectedInput, StoredInput, TokenInput, choose_route
+from polyformer.nn.polyformer import PolyFormer
+from polyformer.operators import Operator
+from polyformer.settings import setting
+from polyformer.tokens import compute_tokens_and_recurrence, token_bytes
+
+__all__ = ["PolyFormerModel", "PolyFormerSettings"]
+
+_ROWS_PER_SLICE = 2048
+
+
+@dataclass(frozen=True)
+class PolyFormerSettings:
+    """Settings of PolyFormer. The defaults were chosen on several graphs, homophilic and heterophilic."""
+
+    basis: str | dict[str, Any] = setting("chebyshev", "polynomial basis of the tokens; see `polyformer bases`")
+    order: int = setting(10, "K: tokens g_0, …, g_K of every node")
+    self_loops: bool = setting(False, "use the operator of A + I")
+    hidden_channels: int = setting(64, "width inside the model")
+    num_layers: int = setting(2, "number of blocks")
+    heads: int = setting(8, "heads of each PolyAttn; must divide hidden_channels")
+    ffn_channels: int | None = setting(None, "inner width of the feed-forward networks; hidden_channels by default")
+    mlp_ratio: float = setting(2.0, "inner width of the order-wise MLPs, as a multiple of hidden_channels")
+    decay: float = setting(1.0, "r: order j starts with the weight (j+1)^-r")
+    dropout: float = setting(0.1, "dropout in the read-out")
+    attention_dropout: float = setting(0.1, "dropout in the blocks")
+    activation: Literal["tanh", "softmax"] = setting("tanh", "of the attention scores; softmax is the paper's ablation")
+    scale: bool = setting(True, "divide scores by √d_head; the paper's text does not, its results do")
+    attention_lr: float | None = setting(None, "learning rate of the attention group; lr by default")
+    attention_weight_decay: float | None = setting(None, "weight decay of the attention group; weight_decay by default")
+    token_route: Literal["auto", "stored", "projected"] = setting(
+        "auto", "store tokens, or project features and propagate inside the model; auto estimates the cost"
+    )
+
+
+class PolyFormerModel(NodeModel):
+    """:class:`PolyFormer` with its tokens: node ids in, outputs out."""
+
+    settings_type = PolyFormerSettings
+
+    def __init__(self, in_channels: int, out_channels: int, settings: PolyFormerSettings) -> None:
+        super().__init__(in_channels, out_channels, settings)
+        self.settings = settings
+        self.order = check_order(settings.order)
+        self.basis: Basis = resolve_basis(settings.basis)
+        self.in_channels = in_channels
+        self.network = PolyFormer(
+            in_channels,
+            settings.hidden_channels,
+            out_channels,
+            self.order,
+            num_layers=settings.num_layers,
+            heads=settings.heads,
+            ffn_channels=settings.ffn_channels,
+            mlp_ratio=settings.mlp_ratio,
+            decay=settings.decay,
+            dropout=settings.dropout,
+            attention_dropout=settings.attention_dropout,
+            activation=settings.activation,
+            scale=settings.scale,
+        )
+        self.route = ""
+        self.recurrence: Recurrence | None = None
+        self._input: TokenInput | None = None
+
+    def bind(self, graph: Graph, workload: Workload, progress: Callable[[float], None] | None = None) -> None:
+        if graph.features is None or graph.num_features != self.in_channels:
+            raise InvalidData(
+                f"The model reads {self.in_channels} features per node. This graph has {graph.num_features}. "
+                f"Pass a graph with the same features as in training."
+            )
+        self.route = self._choose_route(graph, workload)
+        operator = Operator(graph, self.settings.self_loops)
+        if self.route == "projected":
+            assert isinstance(self.basis, FixedBasis)
+            self._input = ProjectedInput(operator, graph.features, self.basis, self.order)
+            return
+        tokens, self.recurrence = compute_tokens_and_recurrence(
+            graph, self.basis, self.order, self.settings.self_loops, workload.nodes, progress
+        )
+        self._input = StoredInput(tokens, workload.nodes, graph.num_nodes)
+
+    def forward(self, nodes: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            return self.network.encode(self.embed(nodes))
+        # Without gradients nothing has to be kept: go through in slices that stay in cache.
+        if self.route == "projected":
+            return torch.cat([self.network.encode(rows) for rows in self.embed(nodes).split(_ROWS_PER_SLICE)])
+        return torch.cat([self.network.encode(self.embed(rows)) for rows in nodes.split(_ROWS_PER_SLICE)])
+
+    def embed(self, nodes: Tensor) -> Tensor:
+        """The input layer's output: (B,) -> (B, K+1, hidden)."""
+        if self._input is None:
+            raise InvalidParameter("The model has no graph yet. Bind it to one first.")
+        return self._input.embed(nodes, self.network.input)
+
+    @torch.no_grad()
+    def filter_coefficients(self, nodes: Tensor, layer: int = 0) -> np.ndarray:
+        """α of the nodes in the given layer: (B,) -> (B, H, K+1)."""
+        training = self.training
+        self.eval()
+        try:
+            slices = self.embed(nodes).split(_ROWS_PER_SLICE)
+            parts = [self.network.filter_coefficients(rows, layer).cpu().numpy() for rows in slices]
+            return np.concatenate(parts)
+        finally:
+            self.train(training)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        groups = self.network.parameter_groups()
+        own = {"lr": self.settings.attention_lr, "weight_decay": self.settings.attention_weight_decay}
+        chosen = {name: value for name, value in own.items() if value is not None}
+        return [{"params": groups["rest"]}, {"params": groups["attention"], **chosen}]
+
+    def describe(self) -> dict[str, Any]:
+        return {"token_route": self.route}
+
+    def _choose_route(self, graph: Graph, workload: Workload) -> str:
+        wanted: str = self.settings.token_route
+        rows = graph.num_nodes if workload.nodes is None else len(workload.nodes)
+        size, free = token_bytes(rows, self.order, graph.num_features), int(0.8 * available_memory())
+        if wanted == "projected" and not isinstance(self.basis, FixedBasis):
+            raise InvalidParameter(
+                f"'token_route' must be 'stored' for the basis '{self.basis.name}': its tokens depend on the features."
+            )
+        if wanted == "auto" and isinstance(self.basis, FixedBasis):
+            assert graph.features is not None
+            wanted, _ = choose_route(
+                Operator(graph, self.settings.self_loops),
+                graph.features,
+                self.order,
+                self.settings.hidden_channels,
+                workload.rows_per_epoch,
+                workload.passes_per_epoch,
+                workload.epochs,
+                free,
+            )
+        if wanted == "projected":
+            return "projected"
+        if size > free:
+            raise OutOfResources(
+                f"The tokens take {format_bytes(size)}, more than the {format_bytes(free)} of memory that can be used. "
+                f"Lower the order or use a machine with more memory."
+            )
+        return "stored"

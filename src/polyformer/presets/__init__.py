@@ -1,0 +1,61 @@
+"""Settings by name for a data set and basis: one CSV file a preset.
+
+``paper`` holds the published settings. Where the paper's text and its published results differ, they are those of the
+results: the monomial rows set ``self_loops``, full batches, 2,000 epochs with the patience of the row.
+"""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from polyformer.errors import PresetNotFound
+from polyformer.registry import parse_value, suggest
+
+__all__ = ["list_presets", "load_preset"]
+
+_SHARED: dict[str, dict[str, Any]] = {
+    "paper": {"epochs": 2000, "shuffle": "batches"},
+}
+
+
+@cache
+def _table(name: str) -> dict[tuple[str, str], dict[str, Any]]:
+    text = files("polyformer.presets").joinpath(f"{name}.csv").read_text(encoding="utf-8")
+    rows = {}
+    for row in csv.DictReader(text.splitlines()):
+        key = row.pop("dataset"), row["basis"]
+        rows[key] = {column: parse_value(value) for column, value in row.items()} | _SHARED[name]
+    return rows
+
+
+def list_presets() -> list[str]:
+    """The names of the presets that exist.
+
+    >>> list_presets()
+    ['paper']
+    """
+    return list(_SHARED)
+
+
+def load_preset(name: str, dataset: str, basis: str | None = None) -> dict[str, Any]:
+    """The settings of a preset for a data set, and for a basis or else Chebyshev if there is that, or the only one.
+
+    >>> load_preset("paper", "minesweeper", "chebyshev")["order"]
+    8
+    """
+    if name not in _SHARED:
+        raise PresetNotFound(f"Unknown preset '{name}'. {suggest(name, _SHARED)}")
+    table = _table(name)
+    bases = [b for d, b in table if d == dataset]
+    if not bases:
+        sets = sorted({d for d, _ in table})
+        raise PresetNotFound(f"The preset '{name}' has no settings for '{dataset}'. {suggest(dataset, sets)}")
+    chosen = basis or ("chebyshev" if "chebyshev" in bases else bases[0])
+    if chosen not in bases:
+        raise PresetNotFound(
+            f"The preset '{name}' has no settings for '{dataset}' with the basis '{chosen}'. {suggest(chosen, bases)}"
+        )
+    return dict(table[dataset, chosen])

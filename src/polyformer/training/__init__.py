@@ -1,0 +1,1 @@
+"""The loop, batches, early stopping, checkpoints and the run directory."""

@@ -1,0 +1,216 @@
+"""The training loop: epochs of optimiser steps, validation, early stopping, checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyformer.errors import FileCorrupt, PolyformerError, TrainingInterrupted
+from polyformer.models.contract import NodeModel, Workload
+from polyformer.splits import Split
+from polyformer.tasks import METRICS, Objective
+from polyformer.training.checkpoint import Checkpoint
+from polyformer.training.early_stopping import EarlyStopping
+from polyformer.training.settings import TrainingSettings
+
+__all__ = ["EpochRecord", "Observer", "Trainer", "TrainingDiverged", "class_weights", "derive_seed", "workload_of"]
+
+CHECKPOINT_SECONDS = 10.0
+
+
+class TrainingDiverged(PolyformerError):
+    """The loss became infinite or not a number."""
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One line of ``metrics.jsonl``; ``seconds`` is the time of this epoch."""
+
+    epoch: int
+    loss: float
+    val: float
+    seconds: float
+
+
+class Observer(Protocol):
+    """Is told after every epoch."""
+
+    def __call__(self, record: EpochRecord, best_epoch: int, best_score: float) -> None: ...
+
+
+def derive_seed(*parts: int) -> int:
+    """One seed from several numbers, e.g. a run's seed and an epoch."""
+    return int(np.random.SeedSequence(parts).generate_state(1)[0])
+
+
+def workload_of(split: Split, settings: TrainingSettings) -> Workload:
+    """What training on this split will ask of the model."""
+    batch = len(split.train) if settings.batch_size == "full" else settings.batch_size
+    steps = -(-len(split.train) // batch)
+    nodes = np.unique(np.concatenate([split.train, split.val, split.test]))
+    return Workload(nodes, len(split.train) + len(split.val), steps + 1, settings.epochs)
+
+
+def class_weights(labels: np.ndarray, num_classes: int) -> Tensor:
+    """Weights inverse to the classes' frequency, 1 on average over the nodes."""
+    counts = np.bincount(labels, minlength=num_classes)
+    weights = np.divide(len(labels), num_classes * counts, out=np.zeros(num_classes), where=counts > 0)
+    return torch.from_numpy(weights.astype(np.float32))
+
+
+class Trainer:
+    """Trains a bound model on one split.
+
+    Only training nodes enter the training pass and only validation nodes the evaluation; the test nodes are never
+    touched here. The run is a function of its settings and seed: each epoch seeds its own generators.
+
+    Args:
+        model: already bound to the graph and on its device.
+        labels: (N,) labels of the whole graph; only those of the split are read.
+        checkpoint: where to keep the state; None keeps none. If the file exists, training goes on from it.
+        should_stop: asked after every epoch; True ends training with :class:`TrainingInterrupted`.
+    """
+
+    def __init__(
+        self,
+        model: NodeModel,
+        objective: Objective,
+        metric: str,
+        labels: np.ndarray,
+        split: Split,
+        settings: TrainingSettings,
+        seed: int = 0,
+        checkpoint: Path | None = None,
+        observer: Observer | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.model, self.objective, self.metric = model, objective, METRICS[metric]
+        self.settings, self.seed = settings, seed
+        self.device = next(model.parameters()).device
+        self.train_nodes, self.val_nodes = torch.from_numpy(split.train), torch.from_numpy(split.val)
+        dtype = torch.float32 if labels.dtype.kind == "f" else torch.long
+        self.train_labels = torch.from_numpy(labels[split.train]).to(self.device, dtype)
+        self.val_labels = labels[split.val]
+        self.weights: Tensor | None = None
+        if settings.class_weights == "balanced" and labels.dtype.kind != "f":
+            count = int(labels.max()) + 1
+            self.weights = class_weights(labels[split.train], count).to(self.device)
+        self.optimizer = torch.optim.Adam(
+            model.parameter_groups(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
+        )
+        self.checkpoint, self.observer, self.should_stop = checkpoint, observer, should_stop
+        self.stopping = EarlyStopping(settings.patience)
+        self.epoch, self.seconds = 0, 0.0
+        self.best_parameters = self._copy_parameters()
+        if checkpoint is not None and checkpoint.exists():
+            self._restore(Checkpoint.load(checkpoint))
+
+    def run(self) -> None:
+        """Train to the end and leave the model with the parameters of the best epoch."""
+        saved = time.monotonic()
+        try:
+            while self.epoch < self.settings.epochs and not self.stopping.should_stop(self.epoch):
+                self._run_epoch()
+                if self.should_stop():
+                    raise TrainingInterrupted(f"Training was stopped after epoch {self.epoch}.")
+                if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                    self.save()
+                    saved = time.monotonic()
+        except TrainingInterrupted:
+            self.save()
+            raise
+        self.save()
+        self.model.load_state_dict(self.best_parameters)
+
+    def save(self) -> None:
+        """Write the checkpoint, if one is kept."""
+        if self.checkpoint is None:
+            return
+        state = self.optimizer.state_dict()["state"]
+        Checkpoint(
+            self.epoch,
+            self.seconds,
+            self.stopping.best_epoch,
+            self.stopping.best_score,
+            dict(self.model.state_dict()),
+            self.best_parameters,
+            {
+                i: {key: value for key, value in entry.items() if isinstance(value, Tensor)}
+                for i, entry in state.items()
+            },
+        ).save(self.checkpoint)
+
+    @torch.no_grad()
+    def score(self, nodes: Tensor, labels: np.ndarray) -> float:
+        """The metric on some nodes, in evaluation mode."""
+        self.model.eval()
+        return self.metric(self.objective.scores(self.model(nodes.to(self.device))), labels)
+
+    def _run_epoch(self) -> None:
+        start = time.monotonic()
+        epoch = self.epoch + 1
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(derive_seed(self.seed, 1, epoch))
+            loss = self._train_pass(np.random.default_rng(derive_seed(self.seed, 2, epoch)))
+        val = self.score(self.val_nodes, self.val_labels)
+        self.epoch = epoch
+        if self.stopping.update(epoch, val):
+            self.best_parameters = self._copy_parameters()
+        seconds = time.monotonic() - start
+        self.seconds += seconds
+        if self.observer is not None:
+            self.observer(EpochRecord(epoch, loss, val, seconds), self.stopping.best_epoch, self.stopping.best_score)
+
+    def _train_pass(self, random: np.random.Generator) -> float:
+        self.model.train()
+        total = 0.0
+        for rows in self._batches(random):
+            self.optimizer.zero_grad(set_to_none=True)
+            outputs = self.model(self.train_nodes[rows].to(self.device))
+            loss = self.objective.loss(outputs, self.train_labels[rows.to(self.device)], self.weights)
+            loss.backward()
+            self.optimizer.step()
+            total += float(loss.detach()) * len(rows)
+        loss_of_epoch = total / len(self.train_nodes)
+        if not np.isfinite(loss_of_epoch):
+            raise TrainingDiverged(
+                f"The loss became {loss_of_epoch} in epoch {self.epoch + 1}. "
+                f"Lower lr={self.settings.lr} or scale the features."
+            )
+        return loss_of_epoch
+
+    def _batches(self, random: np.random.Generator) -> Iterator[Tensor]:
+        """Positions among the training nodes, a batch at a time."""
+        count = len(self.train_nodes)
+        if self.settings.batch_size == "full":
+            yield torch.arange(count)
+            return
+        size = self.settings.batch_size
+        if self.settings.shuffle == "nodes":
+            yield from torch.from_numpy(random.permutation(count)).split(size)
+        else:
+            fixed = torch.arange(count).split(size)
+            yield from (fixed[i] for i in random.permutation(len(fixed)))
+
+    def _copy_parameters(self) -> dict[str, Tensor]:
+        return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        try:
+            self.model.load_state_dict(checkpoint.parameters)
+        except RuntimeError:
+            raise FileCorrupt(
+                f"The checkpoint '{self.checkpoint}' belongs to another model. Start a new run."
+            ) from None
+        self.best_parameters = {name: tensor.to(self.device) for name, tensor in checkpoint.best_parameters.items()}
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": checkpoint.optimizer})
+        self.stopping.best_epoch, self.stopping.best_score = checkpoint.best_epoch, checkpoint.best_score
+        self.epoch, self.seconds = checkpoint.epoch, checkpoint.seconds

@@ -1,0 +1,119 @@
+"""The directory of a run: what was asked, what happened each epoch, the model, the result."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from polyformer.errors import DataNotFound, FileCorrupt, OutputExists
+from polyformer.files import new_directory, read_json, reporting_io_errors, write_json
+from polyformer.training.loop import EpochRecord
+
+__all__ = ["RunDirectory"]
+
+
+class RunDirectory:
+    """``config.json``, ``metrics.jsonl``, ``checkpoint/state.safetensors``, ``model.safetensors``, ``result.json``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, config: dict[str, Any]) -> RunDirectory:
+        """Make a new one; it appears together with its ``config.json``."""
+        try:
+            with new_directory(path) as folder:
+                write_json(folder / "config.json", config)
+        except OutputExists:
+            raise OutputExists(
+                f"The run directory '{path}' already exists. Choose another --out, or continue it with --resume."
+            ) from None
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """One that exists."""
+        if not path.is_dir():
+            raise DataNotFound(f"There is no run directory '{path}'. Check the path, or start a run with --out.")
+        run = cls(path)
+        if "data" not in run.config:
+            raise FileCorrupt(
+                f"'{path}' is not a run directory: its config.json does not say which data it was trained on."
+            )
+        return run
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All that is needed to repeat the run."""
+        content = read_json(self.path / "config.json", "a run directory")
+        if not isinstance(content, dict):
+            raise FileCorrupt(f"'{self.path / 'config.json'}' does not describe a run.")
+        return content
+
+    @property
+    def checkpoint(self) -> Path:
+        """The file from which training goes on."""
+        return self.path / "checkpoint" / "state.safetensors"
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The result, once the run has finished."""
+        path = self.path / "result.json"
+        return dict(read_json(path, "a finished run")) if path.exists() else None
+
+    def write_result(self, result: dict[str, Any]) -> None:
+        """Finish the run."""
+        with reporting_io_errors("the result", self.path):
+            write_json(self.path / "result.json", result)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second process from writing to this run; released when this process ends, however it ends."""
+        import fcntl
+
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OutputExists(
+                    f"Another process is training in '{self.path}'. Wait for it or choose another --out."
+                ) from None
+            yield
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Every epoch so far; a line that was cut off by a kill is left out."""
+        path = self.path / "metrics.jsonl"
+        if not path.exists():
+            return []
+        records = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                records.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return records
+
+    def drop_metrics_after(self, epoch: int) -> None:
+        """Forget epochs that the checkpoint has not seen: they will be run again."""
+        kept = [json.dumps(record) + "\n" for record in self.read_metrics() if record["epoch"] <= epoch]
+        path = self.path / "metrics.jsonl"
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text("".join(kept), encoding="utf-8")
+        os.replace(temporary, path)
+
+    @contextmanager
+    def metrics_writer(self) -> Iterator[Any]:
+        """A function that appends one epoch to ``metrics.jsonl``."""
+        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+
+            def write(record: EpochRecord) -> None:
+                with reporting_io_errors("metrics", self.path):
+                    file.write(json.dumps(asdict(record)) + "\n")
+                    file.flush()
+
+            yield write

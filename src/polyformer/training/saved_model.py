@@ -1,0 +1,99 @@
+"""A trained model on disk: ``config.json`` and ``model.safetensors``, never a pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polyformer.errors import DataNotFound, FileCorrupt
+from polyformer.files import read_json
+from polyformer.models import MODELS, NodeModel
+from polyformer.settings import split_settings
+from polyformer.tasks import OBJECTIVES, Objective
+from polyformer.training.checkpoint import read_tensors, write_tensors
+from polyformer.training.settings import TrainingSettings
+
+__all__ = ["ModelCard", "load_model", "save_weights"]
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What is needed to build a model again: its name, settings, widths, and how its outputs are read."""
+
+    model: str
+    settings: dict[str, Any]
+    in_channels: int
+    num_classes: int
+    objective: str
+    metric: str
+    class_names: list[str] | None = None
+
+    @property
+    def reader(self) -> Objective:
+        """How outputs become losses and scores."""
+        return OBJECTIVES[self.objective]
+
+    @property
+    def training(self) -> TrainingSettings:
+        """The training part of the settings."""
+        settings: TrainingSettings = split_settings(
+            [MODELS[self.model].settings_type, TrainingSettings], self.settings
+        )[1]
+        return settings
+
+    def build(self, seed: int) -> NodeModel:
+        """The model with freshly drawn parameters; the same for the same seed."""
+        kind = MODELS[self.model]
+        settings = split_settings([kind.settings_type, TrainingSettings], self.settings)[0]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return kind(self.in_channels, self.reader.out_channels(self.num_classes), settings)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``config.json``."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> ModelCard:
+        """From ``config.json``."""
+        try:
+            return cls(**content)
+        except TypeError:
+            raise FileCorrupt(
+                "The model's description has other fields than this version writes. Train it again."
+            ) from None
+
+
+def save_weights(directory: Path, parameters: Mapping[str, torch.Tensor]) -> None:
+    """Write ``model.safetensors``."""
+    write_tensors(directory / WEIGHTS, dict(parameters), {"format": 1})
+
+
+def load_model(directory: Path) -> tuple[ModelCard, NodeModel]:
+    """The model that a run or a classifier left in ``directory``, in evaluation mode."""
+    if not directory.is_dir():
+        raise DataNotFound(f"There is no directory '{directory}'. Pass a run directory or a saved classifier.")
+    config = read_json(directory / CONFIG, "a run directory or a saved classifier")
+    if not isinstance(config, dict) or "card" not in config:
+        raise FileCorrupt(f"'{directory / CONFIG}' does not describe a model. It may be of another version.")
+    card = ModelCard.from_json(config["card"])
+    if not (directory / WEIGHTS).exists():
+        raise DataNotFound(
+            f"'{directory}' holds no trained model yet. Finish it with: polyformer train --resume --out {directory}"
+        )
+    tensors, _ = read_tensors(directory / WEIGHTS, "model")
+    model = card.build(seed=0)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError:
+        raise FileCorrupt(
+            f"'{directory / WEIGHTS}' does not fit '{directory / CONFIG}'. They come from different runs."
+        ) from None
+    model.eval()
+    return card, model

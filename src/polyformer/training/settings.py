@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from polyformer.errors import InvalidParameter
+from polyformer.settings import setting
+
+__all__ = ["TrainingSettings"]
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How a model is trained, whichever it is. The optimiser is Adam; ``weight_decay`` is its L2 term."""
+
+    lr: float = setting(1e-3, "learning rate")
+    weight_decay: float = setting(0.0, "L2 penalty inside Adam")
+    epochs: int = setting(200, "at most so many passes over the training nodes")
+    patience: int = setting(40, "stop after so many epochs without a better validation score")
+    batch_size: int | Literal["full"] = setting(256, "training nodes per optimiser step, or full")
+    shuffle: Literal["nodes", "batches"] = setting(
+        "nodes", "what is shuffled each epoch: the nodes, or the order of fixed batches as in the paper's large graphs"
+    )
+    class_weights: Literal["none", "balanced"] = setting("none", "balanced weighs rare classes up in the loss")
+    metric: Literal["default", "accuracy", "roc_auc", "r2"] = setting("default", "select and report by another metric")
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "patience"):
+            if getattr(self, name) < 1:
+                raise InvalidParameter(f"'{name}' must be 1 or more. Got {getattr(self, name)}.")
+        if self.batch_size != "full" and self.batch_size < 1:
+            raise InvalidParameter(f"'batch_size' must be 1 or more, or 'full'. Got {self.batch_size}.")
+        if not self.lr > 0:
+            raise InvalidParameter(f"'lr' must be above 0. Got {self.lr}. Try 0.001.")
+        if self.weight_decay < 0:
+            raise InvalidParameter(f"'weight_decay' must be 0 or more. Got {self.weight_decay}.")
