@@ -1,0 +1,83 @@
+"""The command line: one file a verb. A command parses, calls once, prints; only this package prints.
+
+Heavy libraries are imported inside the commands, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from polyformer.cli.bases import bases
+from polyformer.cli.datasets import datasets
+from polyformer.cli.models import models
+from polyformer.cli.predict import predict
+from polyformer.cli.tokens import tokens
+from polyformer.cli.train import train
+from polyformer.errors import PolyformerError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="polyformer",
+    help="Learn on the nodes of a graph with node-wise spectral filters.\n\n"
+    "Start with `polyformer train`, which needs no data; then `polyformer train PATH` on your own graph.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (train, predict, tokens, datasets, models, bases):
+    app.command()(verb)
+
+_UsageError: type[Any] = typer.BadParameter.__mro__[1]
+
+
+def _version(value: bool) -> None:
+    if value:
+        from polyformer import __version__
+
+        print(f"polyformer {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
+    pass
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line; errors are one sentence on stderr with exit code 2 (bad input) or 1 (failed)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    try:
+        code = app(arguments, standalone_mode=False)
+    except PolyformerError as error:
+        if debug:
+            raise
+        sys.exit(_fail(str(error), error.exit_code))
+    except _UsageError as error:
+        hint = " ".join(["polyformer", *arguments[:1], "--help"]) if arguments else "polyformer --help"
+        sys.exit(_fail(f"{error.format_message()} Try '{hint}'.", 2))
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(_fail("Interrupted.", 1))
+    except BrokenPipeError:
+        sys.exit(1)
+    except Exception as error:
+        if debug:
+            raise
+        sys.exit(_fail(f"Unexpected {type(error).__name__}: {error} Run again with --debug and report it.", 1))
+    sys.exit(code or 0)
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"polyformer: {' '.join(message.split())}", file=sys.stderr)
+    return code

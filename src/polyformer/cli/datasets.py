@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from polyformer.cli.display import Display
+
+if TYPE_CHECKING:
+    from polyformer.datasets import Dataset
+
+__all__ = ["datasets"]
+
+
+def datasets(
+    data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
+    json_only: bool = typer.Option(False, "--json", help="Print the table as JSON."),
+) -> None:
+    """List the data sets: size, metric, split protocols (the paper's first), and whether each is on this machine.
+
+    Files are looked for in --data-root, then in the folder that POLYFORMER_DATA names, then in the user's cache.
+    """
+    from polyformer.datasets import DATASETS
+
+    display = Display(json_only)
+    rows = [_describe(name, DATASETS[name], data_root) for name in DATASETS]
+    titles = ("name", "nodes", "edges", "features", "classes", "metric", "protocols", "status")
+    widths = (-20, 12, 15, 10, 9, -10, -26, 0)
+    display.say("  ".join(_cell(title, width) for title, width in zip(titles, widths, strict=True)))
+    for row in rows:
+        display.say("  ".join(_cell(row[title], width) for title, width in zip(titles, widths, strict=True)))
+    display.result(rows)
+
+
+def _describe(name: str, dataset: Dataset, root: Path | None) -> dict[str, Any]:
+    counts = dataset.counts
+    sizes = ("nodes", "edges", "features", "classes")
+    return {
+        "name": name,
+        **{size: None if counts is None else getattr(counts, size) for size in sizes},
+        "metric": dataset.metric,
+        "protocols": list(dataset.protocols),
+        "status": dataset.status(root),
+        "citation": dataset.citation,
+    }
+
+
+def _cell(value: Any, width: int) -> str:
+    """A table cell: numbers to the right, text to the left (a negative width)."""
+    text = "-" if value is None else f"{value:,}" if isinstance(value, int) else value
+    text = ", ".join(text) if isinstance(text, list) else str(text)
+    return text.ljust(-width) if width <= 0 else text.rjust(width)

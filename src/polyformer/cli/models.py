@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import typer
+
+from polyformer.cli.display import Display
+
+__all__ = ["models"]
+
+
+def models(name: str | None = typer.Argument(None, metavar="[NAME]", help="Show the settings of this model.")) -> None:
+    """List the models, or every setting of one with its default.
+
+    Examples:
+
+    - `polyformer models`
+
+    - `polyformer models polyformer` — what `polyformer train --set key=value` understands
+    """
+    import inspect
+
+    from polyformer.models import MODELS
+    from polyformer.settings import describe
+    from polyformer.training.settings import TrainingSettings
+
+    display = Display()
+    if name is None:
+        for entry in MODELS:
+            summary = (inspect.getdoc(MODELS[entry]) or "").split("\n\n")[0].replace("\n", " ")
+            display.say(f"{entry:<12} {summary.replace(':class:', '').replace('`', '')}")
+        return
+    for title, kind in ((name, MODELS[name].settings_type), ("training", TrainingSettings)):
+        display.say(f"{title}:")
+        for key, default, text in describe(kind):
+            display.say(f"  {key:<24} {default!s:<10} {text}")

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from polyformer.cli.display import Display
+from polyformer.cli.interrupt import graceful_interrupt
+from polyformer.errors import InvalidParameter
+from polyformer.registry import parse_value
+
+__all__ = ["train"]
+
+
+def train(
+    data: str | None = typer.Argument(
+        None,
+        metavar="[DATASET|PATH]",
+        help="A data set (`polyformer datasets`) or a graph directory; minefield if left out.",
+    ),
+    model: str | None = typer.Option(None, help="Which model; see `polyformer models`. [default: polyformer]"),
+    basis: str | None = typer.Option(None, help="Basis of the tokens; see `polyformer bases`. [default: chebyshev]"),
+    order: int | None = typer.Option(None, help="K: tokens g_0, …, g_K of every node. [default: 10]"),
+    self_loops: bool | None = typer.Option(None, "--self-loops/--no-self-loops", help="Use the operator of A + I."),
+    preset: str | None = typer.Option(None, help="Settings by name; `paper` holds the published ones."),
+    split: int | None = typer.Option(None, help="Which of the data set's splits. [default: 0]"),
+    protocol: str | None = typer.Option(
+        None, help="How splits are drawn; the paper's way for that data set by default."
+    ),
+    seed: int | None = typer.Option(None, help="Of parameters, batches and dropout. [default: 0]"),
+    out: Path | None = typer.Option(None, help="The run directory. [default: a new one under runs/]"),
+    device: str | None = typer.Option(None, help="auto, cpu or cuda. [default: auto]"),
+    settings: list[str] = typer.Option(
+        [], "--set", metavar="KEY=VALUE", help="Any setting of `polyformer models NAME`; may be given more than once."
+    ),
+    data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
+    resume: bool = typer.Option(False, "--resume", help="Continue the run in --out."),
+    tensorboard: bool = typer.Option(
+        False, "--tensorboard", help="Also write TensorBoard events into the run directory."
+    ),
+    json_only: bool = typer.Option(False, "--json", help="Print result.json on stdout and nothing else there."),
+) -> None:
+    """Train a model on a data set or on your own graph.
+
+    Selection is by the best validation score; the test score is read once, at that epoch. Everything goes into the run
+    directory: config.json, metrics.jsonl, model.safetensors, result.json. Ctrl-C saves; --resume continues.
+
+    Examples:
+
+    - `polyformer train` — a generated Minesweeper board, no data needed
+
+    - `polyformer train citeseer --basis monomial --preset paper --split 3`
+
+    - `polyformer train my_graph/ --order 6 --set lr=0.003 --set batch_size=full`
+
+    - `polyformer train --resume --out runs/minefield-polyformer-20240101-120000`
+    """
+    from polyformer.training.run import RunRequest, execute_run
+
+    display = Display(json_only)
+    given: dict[str, Any] = {
+        "data": data,
+        "model": model,
+        "data_root": None if data_root is None else str(data_root),
+        "protocol": protocol,
+        "split": split,
+        "seed": seed,
+        "device": device,
+        "preset": preset,
+    }
+    asked = {name: value for name, value in given.items() if value is not None}
+    chosen = _read_settings(settings, basis, order, self_loops)
+    if resume:
+        if out is None:
+            raise InvalidParameter("'--resume' must come with --out RUN, the run directory to continue. Got none.")
+        request = _stored_request(out, asked, chosen)
+    else:
+        request = RunRequest(**asked, settings=chosen)
+        out = out if out is not None else _new_run_path(request.data, request.model)
+    extra = []
+    if tensorboard:
+        from polyformer.training.tensorboard import tensorboard_observer
+
+        extra.append(tensorboard_observer(out / "tensorboard"))
+    with (
+        graceful_interrupt(display.say) as should_stop,
+        display.share("tokens") as progress,
+        display.epochs(request.resolve_settings()["epochs"]) as epochs,
+    ):
+        result = execute_run(
+            request,
+            out,
+            resume=resume,
+            announce=lambda facts: _announce(display, facts),
+            progress=progress,
+            observers=[epochs, *extra],
+            should_stop=should_stop,
+        )
+    _conclude(display, result, out)
+    display.result(result)
+
+
+def _read_settings(pairs: list[str], basis: str | None, order: int | None, self_loops: bool | None) -> dict[str, Any]:
+    chosen: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InvalidParameter(f"'--set' must read key=value. Got '{pair}'. Try --set lr=0.001.")
+        chosen[key.strip()] = parse_value(value.strip())
+    options = {"basis": basis, "order": order, "self_loops": self_loops}
+    return chosen | {name: value for name, value in options.items() if value is not None}
+
+
+def _stored_request(out: Path, asked: dict[str, Any], chosen: dict[str, Any]) -> Any:
+    """The request of the run that is to go on; what is asked for now must not differ from it."""
+    from polyformer.training.run import RunRequest
+    from polyformer.training.run_directory import RunDirectory
+
+    config = RunDirectory.open(out).config
+    for name, value in {**asked, **chosen}.items():
+        before = config["settings"].get(name, "nothing") if name in chosen else config[name]
+        if value != before:
+            raise InvalidParameter(
+                f"The run '{out}' was started with {name}={before}. Got {value}. Leave it out or start a new run."
+            )
+    names = ("data", "model", "data_root", "protocol", "split", "seed", "device", "preset", "settings")
+    return RunRequest(**{name: config[name] for name in names})
+
+
+def _new_run_path(data: str, model: str) -> Path:
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(data).name.strip("./")) or "graph"
+    path = base = Path("runs") / f"{name}-{model}-{time.strftime('%Y%m%d-%H%M%S')}"
+    count = 1
+    while path.exists():
+        count += 1
+        path = base.with_name(f"{base.name}-{count}")
+    return path
+
+
+def _announce(display: Display, facts: dict[str, Any]) -> None:
+    display.say(
+        f"{facts['name']}: {facts['nodes']:,} nodes, {facts['edges']:,} edges, {facts['features']:,} features, "
+        f"{facts['classes']} classes"
+    )
+    display.say(
+        f"split {facts['split']} by protocol '{facts['protocol']}': {facts['train']:,} train, {facts['val']:,} val, "
+        f"{facts['test']:,} test; selected by {facts['metric']} on validation"
+    )
+
+
+def _conclude(display: Display, result: dict[str, Any], out: Path) -> None:
+    scores = [
+        f"{name} {result[key]:.4f}"
+        for name, key in (("test", "test"), ("validation", "val"))
+        if result[key] is not None
+    ]
+    when = f"epoch {result['best_epoch']} of {result['epochs']}, {result['seconds']:.1f} s"
+    display.say(f"{result['metric']}: {', '.join(scores)} at {when}")
+    display.say(f"run directory: {out} (the same in {out / 'result.json'})")
+    display.say("next:")
+    display.say(f"  polyformer predict {out} --out predictions.parquet   # every node's class and probabilities")
+    display.say("  polyformer datasets                                   # what else there is to train on")
+    display.say("  polyformer train PATH                                 # your own graph")
