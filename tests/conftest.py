@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from polyformer.graph import Graph
 
@@ -41,6 +42,12 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
     "two parts": _two_parts,
     "no edges": lambda: Graph(np.empty((2, 0), np.int64), np.random.default_rng(7).standard_normal((5, 3))),
 }
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """The models of the tests are tiny: a second thread would only wait for the first."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(params=GRAPHS)

@@ -80,7 +80,6 @@ class FixedBasis(Basis):
                 f"The response of basis '{self.name}' must be polynomials of degree at most order={order} in λ. "
                 f"Its g_{worst} is not: it is off by {error[worst]:.2g}. Raise the order or correct the response."
             )
-        mixing[np.abs(mixing) < 1e-15 * np.abs(mixing).max(axis=1, keepdims=True)] = 0.0
         return mixing
 
     def _checked_response(self, lam: np.ndarray, order: int) -> np.ndarray:

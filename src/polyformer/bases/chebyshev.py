@@ -34,3 +34,7 @@ class Chebyshev(FixedBasis):
     def response(self, lam: np.ndarray, order: int) -> np.ndarray:
         argument = np.asarray(lam) - 1 if self.shifted else np.asarray(lam)
         return chebyshev.chebvander(argument, order).T
+
+    def mixing(self, order: int) -> np.ndarray:
+        """The identity, without the rounding of the interpolation."""
+        return np.eye(order + 1) if self.shifted else super().mixing(order)

@@ -9,6 +9,12 @@ def bases() -> None:
     """List the polynomial bases, with their formulas.
 
     Options of a basis follow its name: `--basis jacobi:a=0.5,b=1`. How to add your own is in CONTRIBUTING.md.
+
+    Examples:
+
+    - `polyformer bases`
+
+    - `polyformer train --basis jacobi:a=0.5,b=1`
     """
     import inspect
 

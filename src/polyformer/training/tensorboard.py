@@ -16,9 +16,12 @@ def tensorboard_observer(directory: Path) -> Observer:
         raise MissingDependency(
             "TensorBoard is not installed. Install it with: pip install 'polyformer[tensorboard]'"
         ) from None
-    writer = SummaryWriter(str(directory))
+    writer: SummaryWriter | None = None
 
     def observe(record: EpochRecord, best_epoch: int, best_score: float) -> None:
+        nonlocal writer
+        if writer is None:  # not before the run directory exists
+            writer = SummaryWriter(str(directory))
         writer.add_scalar("loss", record.loss, record.epoch)
         writer.add_scalar("val", record.val, record.epoch)
         writer.flush()

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import json
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from polyformer.errors import DataNotFound, FileCorrupt, InvalidData, OutputExists
+from polyformer.graph import Graph
+
+
+def test_edges_are_symmetrised_merged_and_loops_dropped() -> None:
+    graph = Graph([[0, 1, 1, 2, 2], [1, 0, 2, 2, 1]], num_nodes=4)
+    assert graph.num_edges == 2
+    assert graph.adjacency().toarray().tolist() == [[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]
+    assert graph.degrees.tolist() == [1, 2, 1, 0]
+
+
+def test_repeated_edges_keep_the_largest_weight() -> None:
+    graph = Graph([[0, 1, 0, 2], [1, 0, 1, 3]], edge_weight=[1.0, 5.0, 2.0, 0.5])
+    assert graph.adjacency().toarray()[0, 1] == 5.0
+    assert graph.adjacency().toarray()[3, 2] == 0.5
+    assert graph.degrees.tolist() == [5.0, 5.0, 0.5, 0.5]
+
+
+def test_weighted_and_unweighted_patterns_agree() -> None:
+    edges = np.random.default_rng(0).integers(0, 50, (2, 300))
+    plain, weighted = Graph(edges, num_nodes=60), Graph(edges, num_nodes=60, edge_weight=np.ones(300))
+    assert np.array_equal(plain.indptr, weighted.indptr)
+    assert np.array_equal(plain.indices, weighted.indices)
+    assert np.array_equal(plain.degrees, weighted.degrees)
+
+
+@pytest.mark.parametrize("kind", ["list", "numpy", "torch", "scipy"])
+def test_inputs_of_every_kind(kind: str) -> None:
+    edges = [[0, 1, 3], [1, 2, 2]]
+    features = np.arange(8, dtype=np.float64).reshape(4, 2)
+    sources = {
+        "list": (edges, features.tolist()),
+        "numpy": (np.array(edges, np.int32), features),
+        "torch": (torch.tensor(edges), torch.from_numpy(features)),
+        "scipy": (sp.coo_matrix((np.ones(3), edges), shape=(4, 4)), sp.csr_matrix(features)),
+    }
+    graph = Graph(*sources[kind])
+    assert (graph.num_nodes, graph.num_edges, graph.num_features) == (4, 3, 2)
+    dense = graph.features if isinstance(graph.features, np.ndarray) else graph.features.toarray()
+    assert np.array_equal(dense, features)
+    assert dense.dtype == np.float32
+    assert graph.weights is None
+
+
+def test_sparse_torch_features_stay_sparse() -> None:
+    dense = torch.tensor([[0.0, 2.0], [0.0, 0.0]])
+    for features in (dense.to_sparse(), dense.to_sparse_csr()):
+        graph = Graph([[0], [1]], features)
+        assert sp.issparse(graph.features)
+        assert graph.features.toarray().tolist() == dense.tolist()
+
+
+def test_from_pyg_and_networkx() -> None:
+    from torch_geometric.data import Data
+
+    data = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1], [1, 0]]), edge_weight=torch.tensor([0.5, 0.5]))
+    graph = Graph.from_pyg(data)
+    assert (graph.num_nodes, graph.num_edges, graph.num_features) == (3, 1, 3)
+    assert graph.weights.tolist() == [0.5, 0.5]
+    other = nx.path_graph(["a", "b", "c"])
+    nx.set_edge_attributes(other, {("a", "b"): 2.0}, "strength")
+    assert Graph.from_networkx(other).num_edges == 2
+    assert Graph.from_networkx(other, weight="strength").adjacency().toarray()[0].tolist() == [0, 2, 0]
+    assert Graph.from_scipy(sp.identity(3)).num_edges == 0
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Graph([[0, 1], [1, 9]], num_nodes=5), "Edge 1 joins nodes 1 and 9, but node ids must lie in 0..4"),
+        (lambda: Graph([[0, -1], [1, 2]]), "Edge 1 joins nodes -1 and 2"),
+        (lambda: Graph([[0.5], [1.0]]), "'edge_index' must hold integer node ids. Got dtype float64"),
+        (lambda: Graph([[0, 1], [1, 2], [2, 3]]), r"must have shape \(2, E\). Got \(3, 2\). Transpose"),
+        (lambda: Graph([[0, 1], [1]]), "'edge_index' must be a rectangular array"),
+        (lambda: Graph([[0], [1]], edge_weight=[-1.0]), "must be finite and not negative. Got -1.0 for edge 0"),
+        (lambda: Graph([[0], [1]], edge_weight=[np.inf]), "must be finite and not negative. Got inf for edge 0"),
+        (lambda: Graph([[0], [1]], edge_weight=[1.0, 2.0]), r"must have shape \(1,\)"),
+        (lambda: Graph([[0], [1]], [[1.0, 2.0], [3.0, np.nan]]), "Got nan at row 1, column 1"),
+        (lambda: Graph([[0], [1]], sp.csr_matrix([[0, 2.0], [0, np.inf]])), "Got inf at row 1, column 1"),
+        (lambda: Graph([[0], [1]], [1.0, 2.0]), r"'features' must have shape \(N, d\)"),
+        (lambda: Graph([[0], [1]], [["a"], ["b"]]), "'features' must hold numbers"),
+        (lambda: Graph([[0], [1]], np.eye(3), num_nodes=2), "one row per node, 2 in all. Got 3 rows"),
+        (lambda: Graph([[], []]), "at least one node"),
+        (lambda: Graph(np.empty((2, 0), np.int64), num_nodes=0), "at least one node"),
+        (lambda: Graph(sp.csr_matrix((2, 3))), "must be square"),
+        (lambda: Graph.from_pyg(object()), "must have an edge_index"),
+        (lambda: Graph.from_scipy([[0]]), "must be a scipy sparse matrix"),
+    ],
+)
+def test_bad_input(build, message: str) -> None:
+    with pytest.raises(InvalidData, match=message):
+        build()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_save_and_load(tmp_path, sparse: bool, weighted: bool) -> None:
+    random = np.random.default_rng(0)
+    features = sp.random(20, 6, 0.3, random_state=random) if sparse else random.standard_normal((20, 6))
+    graph = Graph(random.integers(0, 20, (2, 40)), features, edge_weight=random.random(40) if weighted else None)
+    graph.save(tmp_path / "graph")
+    loaded = Graph.load(tmp_path / "graph", verify=True)
+    assert loaded.fingerprint == graph.fingerprint
+    assert np.array_equal(loaded.indices, graph.indices)
+    assert isinstance(loaded.indices, np.memmap)
+    difference = loaded.features - graph.features
+    assert abs(difference).max() == 0
+    with pytest.raises(OutputExists, match="already exists"):
+        graph.save(tmp_path / "graph")
+
+
+def test_fingerprints_tell_graphs_apart() -> None:
+    base = Graph([[0, 1], [1, 2]], np.eye(3))
+    others = [
+        Graph([[0, 0], [1, 2]], np.eye(3)),
+        Graph([[0, 1], [1, 2]], 2 * np.eye(3)),
+        Graph([[0, 1], [1, 2]], np.eye(3), edge_weight=[1.0, 2.0]),
+    ]
+    assert len({graph.fingerprint for graph in [base, *others]}) == 4
+    assert base.fingerprint == Graph([[1, 2], [0, 1]], np.eye(3)).fingerprint
+
+
+@pytest.mark.parametrize(
+    "damage", ["truncated", "missing", "swapped", "manifest", "version", "out of range", "flipped"]
+)
+def test_damaged_directory(tmp_path, damage: str) -> None:
+    folder = tmp_path / "graph"
+    Graph([[0, 1], [1, 2]], np.eye(3)).save(folder)
+    verify = False
+    if damage == "truncated":
+        content = (folder / "indices.npy").read_bytes()
+        (folder / "indices.npy").write_bytes(content[:-4])
+    elif damage == "missing":
+        (folder / "indptr.npy").unlink()
+    elif damage == "swapped":
+        Graph([[0, 1, 2], [1, 2, 3]], np.eye(4)).save(tmp_path / "other")
+        (tmp_path / "other" / "indices.npy").replace(folder / "indices.npy")
+    elif damage == "manifest":
+        (folder / "manifest.json").write_text("{")
+    elif damage == "version":
+        manifest = json.loads((folder / "manifest.json").read_text())
+        (folder / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
+    elif damage == "out of range":
+        np.save(folder / "indices.npy", np.array([1, 0, 2, 7], np.int32))
+    else:
+        np.save(folder / "features.npy", np.full((3, 3), 2.0, np.float32))
+        verify = True
+    with pytest.raises(FileCorrupt):
+        Graph.load(folder, verify=verify)
+
+
+def test_no_directory(tmp_path) -> None:
+    with pytest.raises(DataNotFound, match="no graph directory"):
+        Graph.load(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataNotFound, match=r"is not a graph directory: it has no manifest\.json"):
+        Graph.load(tmp_path / "empty")

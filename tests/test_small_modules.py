@@ -1,0 +1,107 @@
+"""Registries, settings, files and the machine: the small parts that the others stand on."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from polyformer.errors import (
+    DataNotFound,
+    FileCorrupt,
+    InvalidParameter,
+    OutOfResources,
+    OutputExists,
+    PolyformerError,
+    UnknownName,
+)
+from polyformer.files import array_digest, new_directory, read_json, reporting_io_errors, write_json, write_whole
+from polyformer.machine import available_memory, format_bytes, parse_bytes, peak_memory
+from polyformer.registry import Registry, format_spec, parse_spec
+from polyformer.settings import build_settings, setting, split_settings
+
+
+def test_registry_imports_entries_when_asked() -> None:
+    table: Registry[Any] = Registry("thing", {"path": "pathlib:Path"})
+    assert table["path"] is Path
+    assert "path" in table
+    assert len(table) == 1
+
+
+@pytest.mark.parametrize("spec", ["plain", "name:a=1,b=0.5", "name:flag=true,text=abc"])
+def test_specs_round_trip(spec: str) -> None:
+    assert format_spec(*parse_spec(spec)) == spec
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """For the test."""
+
+    width: int = setting(4, "how wide")
+    rate: float | None = setting(None, "how fast")
+    size: int | Literal["full"] = setting("full", "how many")
+    loud: bool = setting(False, "how loud")
+
+
+def test_settings_are_checked_against_their_types() -> None:
+    assert build_settings(Knobs, {"width": 3.0, "rate": 1, "size": 8}) == Knobs(3, 1.0, 8, False)
+    assert build_settings(Knobs, {"size": "full", "rate": None, "loud": True}) == Knobs(4, None, "full", True)
+    for values in ({"width": 2.5}, {"width": True}, {"rate": "x"}, {"size": "half"}, {"loud": 1}):
+        with pytest.raises(InvalidParameter, match=f"'{next(iter(values))}' must be"):
+            build_settings(Knobs, values)
+    with pytest.raises(UnknownName, match="Did you mean 'width'"):
+        split_settings([Knobs], {"widht": 3})
+
+
+def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"x": 1})
+    with contextlib.suppress(RuntimeError), write_whole(tmp_path / "a.json") as file:
+        file.write(b"half")
+        raise RuntimeError
+    assert read_json(tmp_path / "a.json", "a thing") == {"x": 1}
+    with contextlib.suppress(RuntimeError), new_directory(tmp_path / "d") as folder:
+        (folder / "x").write_text("half")
+        raise RuntimeError
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json"]
+    with pytest.raises(OutputExists, match="already exists"), new_directory(tmp_path):
+        pass
+
+
+def test_unreadable_json(tmp_path: Path) -> None:
+    with pytest.raises(DataNotFound, match=r"is not a thing: it has no b\.json"):
+        read_json(tmp_path / "b.json", "a thing")
+    (tmp_path / "b.json").write_text("{oops")
+    with pytest.raises(FileCorrupt, match="cannot be read as JSON"):
+        read_json(tmp_path / "b.json", "a thing")
+
+
+@pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "No space left"), (errno.EROFS, "Could not write")])
+def test_full_and_read_only_disks_give_a_sentence(number: int, words: str) -> None:
+    with pytest.raises(OutOfResources, match=words), reporting_io_errors("tokens", Path("x")):
+        raise OSError(number, "reason")
+
+
+def test_digest_depends_on_dtype_shape_and_content() -> None:
+    base = np.arange(6, dtype=np.float32)
+    others = [base.reshape(2, 3), base.astype(np.float64), base[::-1]]
+    assert len({array_digest(array) for array in [base, *others]}) == 4
+    assert array_digest(base) == array_digest(base.copy(), chunk_bytes=5)
+
+
+def test_sizes() -> None:
+    assert parse_bytes(format_bytes(1 << 33)) == 1 << 33
+    with pytest.raises(InvalidParameter):
+        parse_bytes("8 apples")
+    assert available_memory() > 1 << 20
+    assert peak_memory() > 1 << 20
+
+
+def test_errors_carry_exit_codes_and_builtins() -> None:
+    assert issubclass(InvalidParameter, ValueError)
+    assert issubclass(DataNotFound, FileNotFoundError)
+    assert (InvalidParameter.exit_code, PolyformerError.exit_code) == (2, 1)

@@ -1,0 +1,281 @@
+"""The loop and the run directory: repeatable, resumable, honest about its splits."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from polyformer.datasets import load_dataset
+from polyformer.errors import FileCorrupt, InvalidData, InvalidParameter, OutputExists, TrainingInterrupted, UnknownName
+from polyformer.graph import Graph
+from polyformer.splits import Split
+from polyformer.tasks import Task
+from polyformer.training import loop
+from polyformer.training.checkpoint import Checkpoint
+from polyformer.training.early_stopping import EarlyStopping
+from polyformer.training.run import RunRequest, execute_run
+from polyformer.training.run_directory import RunDirectory
+from polyformer.training.settings import TrainingSettings
+
+BOARD = "minefield:width=20,height=15"
+FAST = {"order": 3, "hidden_channels": 16, "heads": 4, "num_layers": 1, "epochs": 6, "batch_size": 50}
+
+
+def request(**changes) -> RunRequest:
+    settings = {**FAST, **changes.pop("settings", {})}
+    return RunRequest(**{"data": BOARD, "device": "cpu", "settings": settings, **changes})
+
+
+def losses(run: Path) -> list[float]:
+    return [record["loss"] for record in RunDirectory(run).read_metrics()]
+
+
+def test_a_run_leaves_everything(tmp_path: Path) -> None:
+    result = execute_run(request(), tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "result.json").read_text()) == result
+    expected = {"metric", "val", "test", "best_epoch", "epochs", "seconds", "peak_memory_bytes", "versions"}
+    assert expected <= set(result)
+    records = RunDirectory(tmp_path / "run").read_metrics()
+    assert [record["epoch"] for record in records] == [1, 2, 3, 4, 5, 6]
+    assert {"epoch", "loss", "val", "seconds"} == set(records[0])
+    assert result["val"] == max(record["val"] for record in records)
+    assert records[result["best_epoch"] - 1]["val"] == result["val"]
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["task"]["protocol"] == "random"
+    assert config["settings"]["order"] == 3
+    assert (tmp_path / "run" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("batch_size", [50, "full"])
+def test_a_seed_repeats_the_run_and_another_does_not(tmp_path: Path, batch_size: int | str) -> None:
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        execute_run(request(seed=seed, settings={"batch_size": batch_size}), tmp_path / name)
+    assert losses(tmp_path / "a") == losses(tmp_path / "b")
+    assert losses(tmp_path / "a") != losses(tmp_path / "c")
+
+
+def test_training_does_not_disturb_the_global_generators(tmp_path: Path) -> None:
+    torch.manual_seed(7)
+    np_before, expected = np.random.get_state()[1].copy(), torch.rand(3)  # noqa: NPY002
+    torch.manual_seed(7)
+    execute_run(request(), tmp_path / "run")
+    assert torch.equal(torch.rand(3), expected)
+    assert np.array_equal(np.random.get_state()[1], np_before)  # noqa: NPY002
+
+
+@pytest.mark.parametrize("stop_after", [1, 4])
+def test_interrupt_and_resume_equal_an_uninterrupted_run(
+    tmp_path: Path, stop_after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = execute_run(request(), tmp_path / "whole")
+    asked = iter([False] * (stop_after - 1) + [True])
+    with pytest.raises(TrainingInterrupted, match=f"after epoch {stop_after}.*Nothing is lost: continue with"):
+        execute_run(request(), tmp_path / "run", should_stop=lambda: next(asked))
+    assert RunDirectory(tmp_path / "run").result is None
+    resumed = execute_run(request(), tmp_path / "run", resume=True)
+    assert losses(tmp_path / "run") == losses(tmp_path / "whole")
+    for key in ("val", "test", "best_epoch", "epochs"):
+        assert resumed[key] == whole[key]
+    assert execute_run(request(), tmp_path / "run", resume=True) == resumed
+
+
+def test_epochs_after_the_checkpoint_are_run_again(tmp_path: Path) -> None:
+    """A kill may leave metrics that the checkpoint has not seen, the last line cut in the middle."""
+    execute_run(request(), tmp_path / "whole")
+    asked = iter([False, False, True])
+    with pytest.raises(TrainingInterrupted):
+        execute_run(request(), tmp_path / "run", should_stop=lambda: next(asked))
+    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 4, "loss": 123.0, "val": 0.5, "seconds": 0.1}\n{"epoch": 5, "lo')
+    execute_run(request(), tmp_path / "run", resume=True)
+    assert losses(tmp_path / "run") == losses(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("epochs", [0, 1, 5])
+def test_killed_at_any_moment_resumes_to_the_same_result(tmp_path: Path, epochs: int) -> None:
+    """SIGKILL in the middle of a run that checkpoints after every epoch."""
+    settings = {"epochs": 400, "patience": 400}
+    code = (
+        "import sys, json; from pathlib import Path; from polyformer.training import loop;"
+        "loop.CHECKPOINT_SECONDS = 0.0;"
+        "from polyformer.training.run import RunRequest, execute_run;"
+        "print('ready', flush=True);"
+        "execute_run(RunRequest(**json.loads(sys.argv[2])), Path(sys.argv[1]))"
+    )
+    fields = {"data": BOARD, "device": "cpu", "settings": {**FAST, **settings}}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "run"), json.dumps(fields)], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    deadline = time.monotonic() + 60
+    run = RunDirectory(tmp_path / "run")
+    while time.monotonic() < deadline and (not (run.path / ".lock").exists() or len(run.read_metrics()) < epochs):
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(30)
+    assert epochs <= len(run.read_metrics()) < 400
+    # A shorter run with the same seed is a prefix of the long one, so resuming need not run to the end.
+    asked = iter([False] * 3 + [True])
+    with pytest.raises(TrainingInterrupted):
+        execute_run(request(settings=settings), tmp_path / "run", resume=True, should_stop=lambda: next(asked))
+    resumed = losses(tmp_path / "run")
+    stop = iter([False] * (len(resumed) - 1) + [True])
+    with pytest.raises(TrainingInterrupted):
+        execute_run(request(settings=settings), tmp_path / "whole", should_stop=lambda: next(stop))
+    assert np.allclose(resumed, losses(tmp_path / "whole"), rtol=1e-6)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "another model"])
+def test_corrupt_checkpoint(tmp_path: Path, damage: str) -> None:
+    asked = iter([False, True])
+    with pytest.raises(TrainingInterrupted):
+        execute_run(request(), tmp_path / "run", should_stop=lambda: next(asked))
+    path = RunDirectory(tmp_path / "run").checkpoint
+    content = bytearray(path.read_bytes())
+    if damage == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "flipped":
+        content[-5] ^= 255
+        path.write_bytes(content)
+    elif damage == "empty":
+        path.write_bytes(b"")
+    else:
+        Checkpoint(2, 1.0, 1, 0.5, {"other": torch.ones(2)}, {}, {}).save(path)
+    with pytest.raises(FileCorrupt, match="checkpoint"):
+        execute_run(request(), tmp_path / "run", resume=True)
+
+
+def test_run_directory_that_exists(tmp_path: Path) -> None:
+    execute_run(request(), tmp_path / "run")
+    with pytest.raises(OutputExists, match=r"already exists\. Choose another --out, or continue it with --resume"):
+        execute_run(request(), tmp_path / "run")
+
+
+def test_two_processes_cannot_train_in_one_run(tmp_path: Path) -> None:
+    asked = iter([True])
+    with pytest.raises(TrainingInterrupted):
+        execute_run(request(), tmp_path / "run", should_stop=lambda: next(asked))
+    with (
+        RunDirectory(tmp_path / "run").locked(),
+        pytest.raises(OutputExists, match="Another process is training"),
+    ):
+        execute_run(request(), tmp_path / "run", resume=True)
+
+
+def test_changed_data_is_not_resumed(tmp_path: Path) -> None:
+    asked = iter([True])
+    with pytest.raises(TrainingInterrupted):
+        execute_run(request(), tmp_path / "run", should_stop=lambda: next(asked))
+    with pytest.raises(FileCorrupt, match="has changed since the run"):
+        execute_run(request(data=BOARD + ",seed=9"), tmp_path / "run", resume=True)
+
+
+def test_test_labels_change_nothing_in_training(tmp_path: Path) -> None:
+    task = load_dataset(BOARD)
+    split = task.splits[0]
+    labels = task.labels.copy()
+    labels[split.test] = 1 - labels[split.test]
+    for name, values in (("a", task.labels), ("b", labels)):
+        Task("board", task.graph, values, [split], metric="roc_auc").save(tmp_path / f"{name}.graph")
+        execute_run(request(data=str(tmp_path / f"{name}.graph")), tmp_path / name)
+    one, other = RunDirectory(tmp_path / "a").result, RunDirectory(tmp_path / "b").result
+    assert losses(tmp_path / "a") == losses(tmp_path / "b")
+    assert one is not None
+    assert other is not None
+    assert one["val"] == other["val"]
+    assert one["test"] == pytest.approx(1 - other["test"])
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "regression"])
+@pytest.mark.parametrize("class_weights", ["none", "balanced"])
+def test_every_objective_learns(tmp_path: Path, kind: str, class_weights: str) -> None:
+    """Labels that are a function of the node's own feature are learnt almost perfectly."""
+    random = np.random.default_rng(0)
+    features = random.standard_normal((400, 4))
+    labels = {
+        "binary": (features[:, 0] > 0.5).astype(int),
+        "multiclass": np.digitize(features[:, 0], [-0.5, 0.5]),
+        "regression": features[:, 0] + 0.5 * features[:, 1],
+    }[kind]
+    graph = Graph(random.integers(0, 400, (2, 300)), features)
+    order = random.permutation(400)
+    Task("made", graph, labels, [Split(order[:250], order[250:320], order[320:])]).save(tmp_path / "graph")
+    settings = {"epochs": 40, "class_weights": class_weights, "lr": 5e-3}
+    result = execute_run(request(data=str(tmp_path / "graph"), settings=settings), tmp_path / "run")
+    assert result["metric"] == ("r2" if kind == "regression" else "accuracy")
+    assert result["test"] > 0.8
+
+
+def test_class_weights_are_inverse_to_frequency() -> None:
+    weights = loop.class_weights(np.array([0, 0, 0, 1]), 2)
+    assert weights.tolist() == pytest.approx([4 / 6, 2.0])
+
+
+def test_shuffling_of_nodes_and_of_batches() -> None:
+    task = load_dataset(BOARD)
+    split = Split(np.arange(10), np.arange(10, 20), np.arange(20, 30))
+    from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
+
+    model = PolyFormerModel(7, 1, PolyFormerSettings(order=1, hidden_channels=8))
+    for shuffle in ("nodes", "batches"):
+        settings = TrainingSettings(batch_size=4, shuffle=shuffle)
+        trainer = loop.Trainer(model, task.objective, "roc_auc", task.labels, split, settings)
+        batches = [rows.tolist() for rows in trainer._batches(np.random.default_rng(1))]
+        assert sorted(row for rows in batches for row in rows) == list(range(10))
+        contiguous = sorted(batches) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+        assert contiguous == (shuffle == "batches")
+
+
+def test_early_stopping_needs_a_strictly_greater_score() -> None:
+    stopping = EarlyStopping(patience=2)
+    assert stopping.update(1, math.nan)
+    assert stopping.update(2, 0.5)
+    assert not stopping.update(3, 0.5)
+    assert not stopping.should_stop(3)
+    assert not stopping.update(4, math.nan)
+    assert stopping.should_stop(4)
+    assert (stopping.best_epoch, stopping.best_score) == (2, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"split": 10}, InvalidParameter, r"'split' must lie in 0\.\.9"),
+        ({"settings": {"epochs": 0}}, InvalidParameter, "'epochs' must be 1 or more"),
+        ({"settings": {"lr": "fast"}}, InvalidParameter, "'lr' must be a number. Got 'fast'"),
+        ({"settings": {"batch_size": 0}}, InvalidParameter, "'batch_size' must be 1 or more"),
+        ({"settings": {"lerning_rate": 1}}, UnknownName, "Unknown setting 'lerning_rate'"),
+        ({"settings": {"basis": "fourier"}}, UnknownName, "Unknown basis 'fourier'"),
+        ({"settings": {"basis": "optimal", "token_route": "projected"}}, InvalidParameter, "must be 'stored'"),
+        ({"model": "polyforme"}, UnknownName, "Did you mean 'polyformer'"),
+        ({"device": "tpu"}, InvalidParameter, "'device' must be auto, cpu or cuda"),
+        ({"protocol": "fixed"}, UnknownName, "no split protocol 'fixed'"),
+        ({"data": "minefield:width=1"}, InvalidParameter, "'width' of minefield must be"),
+        ({"data": "nowhere/graph"}, FileNotFoundError, "no graph directory 'nowhere/graph'"),
+        ({"settings": {"metric": "r2"}}, InvalidData, "does not fit class labels"),
+    ],
+)
+def test_bad_requests_leave_nothing_behind(tmp_path: Path, changes: dict, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        execute_run(request(**changes), tmp_path / "run")
+    if "device" not in changes and "token_route" not in str(changes):
+        assert not (tmp_path / "run").exists()
+
+
+def test_tensorboard_events(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from polyformer.training.tensorboard import tensorboard_observer
+
+    execute_run(request(), tmp_path / "run", observers=[tensorboard_observer(tmp_path / "run" / "tensorboard")])
+    assert list((tmp_path / "run" / "tensorboard").glob("events*"))
