@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +13,15 @@ from polyformer.errors import InvalidParameter
 from polyformer.files import read_json, reporting_io_errors, write_whole
 from polyformer.graph import Graph
 from polyformer.models import NodeModel, Workload
+from polyformer.progress import Share, Stages
 from polyformer.tasks import Objective
 
 __all__ = ["open_run_graph", "predict_scores", "write_predictions"]
 
 
-def open_run_graph(run: Path, data: str | None = None, root: str | None = None) -> tuple[Graph, np.ndarray | None]:
+def open_run_graph(
+    run: Path, data: str | None = None, root: str | None = None, loading: Stages | None = None
+) -> tuple[Graph, np.ndarray | None]:
     """The graph that a run was trained on, or another one, with the user's node ids if it has some."""
     if data is None:
         config = read_json(run / "config.json", "a run directory")
@@ -27,7 +30,7 @@ def open_run_graph(run: Path, data: str | None = None, root: str | None = None) 
                 f"'{run}' is a saved classifier that does not know its data. Pass the PATH of a graph."
             )
         data, root = config["data"], root or config["data_root"]
-    task = load_source(data, root)
+    task = load_source(data, root, progress=loading)
     return task.graph, task.ids
 
 
@@ -36,7 +39,7 @@ def predict_scores(
     objective: Objective,
     graph: Graph,
     nodes: np.ndarray | None = None,
-    progress: Callable[[float], None] | None = None,
+    progress: Share | None = None,
 ) -> np.ndarray:
     """Probabilities (n, C), or values (n, 1) of a regression, of all nodes or of ``nodes``."""
     wanted = np.arange(graph.num_nodes) if nodes is None else nodes

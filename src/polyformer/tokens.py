@@ -12,7 +12,8 @@ from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve
 from polyformer.errors import InvalidData, InvalidParameter
 from polyformer.graph import Features, Graph, to_numpy
 from polyformer.operators import Operator
-from polyformer.propagation.engine import ENGINES, Progress
+from polyformer.progress import Share
+from polyformer.propagation.engine import ENGINES
 from polyformer.stores.directory import StoredTokens, TokenDirectoryWriter
 
 __all__ = [
@@ -33,7 +34,7 @@ def compute_tokens(
     order: int = 10,
     self_loops: bool = False,
     nodes: Any = None,
-    progress: Progress | None = None,
+    progress: Share | None = None,
 ) -> torch.Tensor:
     r"""Tokens :math:`g_0(\hat L) X, …, g_K(\hat L) X` of all nodes or of ``nodes``.
 
@@ -50,10 +51,11 @@ def compute_tokens(
 
     Example:
         >>> graph = Graph([[0, 1], [1, 2]], features=[[1.0], [0.0], [0.0]])
-        >>> compute_tokens(graph, "monomial", order=2)[:, :, 0].round(decimals=2)
-        tensor([[1.0000, 0.0000, 0.5000],
-                [0.0000, 0.7100, 0.0000],
-                [0.0000, 0.0000, 0.5000]])
+        >>> tokens = compute_tokens(graph, "monomial", order=2)
+        >>> tokens.shape
+        torch.Size([3, 3, 1])
+        >>> [round(float(value), 3) for value in tokens[0, :, 0]]  # 1, then one and two steps away and back
+        [1.0, 0.0, 0.5]
     """
     return compute_tokens_and_recurrence(graph, basis, order, self_loops, nodes, progress)[0]
 
@@ -64,7 +66,7 @@ def compute_tokens_and_recurrence(
     order: int = 10,
     self_loops: bool = False,
     nodes: Any = None,
-    progress: Progress | None = None,
+    progress: Share | None = None,
 ) -> tuple[torch.Tensor, Recurrence | None]:
     """:func:`compute_tokens`, and for the optimal basis the recorded recurrence of its columns."""
     basis, order, features = resolve_basis(basis), check_order(order), _features(graph)
@@ -88,7 +90,7 @@ def write_tokens(
     self_loops: bool = False,
     nodes: Any = None,
     engine: str = "memory",
-    progress: Progress | None = None,
+    progress: Share | None = None,
 ) -> None:
     """Compute tokens into a token directory.
 
@@ -160,7 +162,7 @@ def _propagate(
     order: int,
     out: np.ndarray,
     rows: np.ndarray | None,
-    progress: Progress | None,
+    progress: Share | None,
 ) -> Recurrence | None:
     runner = ENGINES[engine]()
     if basis.fixed:

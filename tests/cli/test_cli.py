@@ -145,7 +145,7 @@ def test_datasets_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["minefield"]["nodes"] == 10_000
 
 
-@pytest.mark.parametrize("verb", ["train", "predict", "tokens", "datasets", "models", "bases"])
+@pytest.mark.parametrize("verb", ["train", "predict", "tokens", "import", "datasets", "models", "bases"])
 def test_help_teaches(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(verb, "--help") == 0
     out = capsys.readouterr().out
@@ -157,7 +157,7 @@ def test_help_teaches(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "code", "message"),
     [
         (["train", "minefeld"], 2, "Unknown data set 'minefeld'. Did you mean 'minefield'?"),
-        (["train", "no/such/graph"], 2, "There is no graph directory 'no/such/graph'."),
+        (["train", "no/such/graph"], 2, "There is no graph at 'no/such/graph'."),
         (["train", BOARD, "--basis", "chebishev"], 2, "Unknown basis 'chebishev'. Did you mean 'chebyshev'?"),
         (["train", BOARD, "--set", "heads=7"], 2, "'heads' must divide hidden_channels=64. Got 7. Try 8."),
         (["train", BOARD, "--set", "heads"], 2, "'--set' must read key=value. Got 'heads'."),

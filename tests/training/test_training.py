@@ -262,7 +262,7 @@ def test_early_stopping_needs_a_strictly_greater_score() -> None:
         ({"device": "tpu"}, InvalidParameter, "'device' must be auto, cpu or cuda"),
         ({"protocol": "fixed"}, UnknownName, "no split protocol 'fixed'"),
         ({"data": "minefield:width=1"}, InvalidParameter, "'width' of minefield must be"),
-        ({"data": "nowhere/graph"}, FileNotFoundError, "no graph directory 'nowhere/graph'"),
+        ({"data": "nowhere/graph"}, FileNotFoundError, "no graph at 'nowhere/graph'"),
         ({"settings": {"metric": "r2"}}, InvalidData, "does not fit class labels"),
     ],
 )

@@ -14,6 +14,7 @@ import typer
 
 from polyformer.cli.bases import bases
 from polyformer.cli.datasets import datasets
+from polyformer.cli.import_graph import import_command
 from polyformer.cli.models import models
 from polyformer.cli.predict import predict
 from polyformer.cli.tokens import tokens
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 for verb in (train, predict, tokens, datasets, models, bases):
     app.command()(verb)
+app.command("import")(import_command)
 
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 

@@ -14,21 +14,37 @@ __all__ = ["datasets"]
 
 
 def datasets(
+    name: str | None = typer.Argument(None, metavar="[NAME]", help="Tell all about this one, with how to get it."),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
     json_only: bool = typer.Option(False, "--json", help="Print the table as JSON."),
 ) -> None:
     """List the data sets: size, metric, split protocols (the paper's first), and whether each is on this machine.
 
     Files are looked for in --data-root, then in the folder that POLYFORMER_DATA names, then in the user's cache.
+
+    Examples:
+
+    - `polyformer datasets`
+
+    - `polyformer datasets pokec` — its citation, and which file to put where
+
+    - `polyformer train minesweeper --data-root /data/graphs`
     """
     from polyformer.datasets import DATASETS
 
     display = Display(json_only)
-    rows = [_describe(name, DATASETS[name], data_root) for name in DATASETS]
+    if name is not None:
+        row = _describe(name, DATASETS[name], data_root)
+        for key, value in row.items():
+            display.say(f"{key:<10} {_cell(value, 0)}")
+        display.result(row)
+        return
+    rows = [_describe(entry, DATASETS[entry], data_root) for entry in DATASETS]
     titles = ("name", "nodes", "edges", "features", "classes", "metric", "protocols", "status")
     widths = (-20, 12, 15, 10, 9, -10, -26, 0)
     display.say("  ".join(_cell(title, width) for title, width in zip(titles, widths, strict=True)))
     for row in rows:
+        row = row | {"status": row["status"].split(". ")[0]}
         display.say("  ".join(_cell(row[title], width) for title, width in zip(titles, widths, strict=True)))
     display.result(rows)
 

@@ -7,13 +7,14 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
+    from polyformer.progress import Share, Stages
     from polyformer.training.loop import EpochRecord, Observer
 
 __all__ = ["Display"]
@@ -38,7 +39,7 @@ class Display:
             sys.stdout.write(json.dumps(content, indent=2) + "\n")
 
     @contextlib.contextmanager
-    def share(self, title: str) -> Iterator[Callable[[float], None]]:
+    def share(self, title: str) -> Iterator[Share]:
         """Progress of a step that tells the share of its work that is done; shown if it takes longer than a moment."""
         start = time.monotonic()
         if self.console.is_terminal:
@@ -60,6 +61,31 @@ class Display:
             if now - last > SECONDS_PER_LINE:
                 last = now
                 self.say(f"{title}: {100 * done:.0f} %, {(now - start) * (1 - done) / max(done, 1e-9):.0f} s left")
+
+        yield line
+
+    @contextlib.contextmanager
+    def stages(self) -> Iterator[Stages]:
+        """Progress of downloading and reading: one bar a stage on a terminal, a line now and then elsewhere."""
+        if self.console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            with Progress(*columns, console=self.console, transient=True) as bar:
+                tasks: dict[str, Any] = {}
+
+                def update(what: str, done: int, total: int | None) -> None:
+                    if what not in tasks:
+                        tasks[what] = bar.add_task(what, total=total)
+                    bar.update(tasks[what], completed=done, total=total)
+
+                yield update
+            return
+        last = time.monotonic()
+
+        def line(what: str, done: int, total: int | None) -> None:
+            nonlocal last
+            if time.monotonic() - last > SECONDS_PER_LINE:
+                last = time.monotonic()
+                self.say(f"{what}: {done:,}" + ("" if total is None else f" of {total:,}"))
 
         yield line
 

@@ -34,7 +34,8 @@ def predict(
 
     display = Display(json_only)
     card, model = load_model(run)
-    graph, ids = open_run_graph(run, data, None if data_root is None else str(data_root))
+    with display.stages() as loading:
+        graph, ids = open_run_graph(run, data, None if data_root is None else str(data_root), loading)
     if out.is_dir():
         raise InvalidParameter(f"'--out' must be a file. Got the directory '{out}'. Try {out / 'predictions.parquet'}.")
     with display.share("predicting") as progress:

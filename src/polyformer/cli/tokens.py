@@ -47,7 +47,8 @@ def tokens(
     display = Display(json_only)
     runner, fixed = ENGINES[engine](), resolve_basis(basis).fixed
     limit = int(0.8 * available_memory()) if memory is None else parse_bytes(memory)
-    task = load_source(data, None if data_root is None else str(data_root))
+    with display.stages() as loading:
+        task = load_source(data, None if data_root is None else str(data_root), progress=loading, report=display.say)
     graph = task.graph
     if graph.features is None:
         raise InvalidData(f"Tokens need node features and '{data}' has none. Choose a graph with features.")

@@ -87,6 +87,7 @@ def train(
         extra.append(tensorboard_observer(out / "tensorboard"))
     with (
         graceful_interrupt(display.say) as should_stop,
+        display.stages() as loading,
         display.share("tokens") as progress,
         display.epochs(request.resolve_settings()["epochs"]) as epochs,
     ):
@@ -94,6 +95,8 @@ def train(
             request,
             out,
             resume=resume,
+            loading=loading,
+            report=display.say,
             announce=lambda facts: _announce(display, facts),
             progress=progress,
             observers=[epochs, *extra],

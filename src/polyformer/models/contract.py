@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,6 +10,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from polyformer.graph import Graph
+from polyformer.progress import Share
 
 __all__ = ["NodeModel", "Workload"]
 
@@ -51,7 +51,7 @@ class NodeModel(nn.Module, ABC):
         super().__init__()
 
     @abstractmethod
-    def bind(self, graph: Graph, workload: Workload, progress: Callable[[float], None] | None = None) -> None:
+    def bind(self, graph: Graph, workload: Workload, progress: Share | None = None) -> None:
         """Attach a graph and precompute what the workload needs."""
 
     @abstractmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +17,7 @@ from polyformer.models.contract import NodeModel, Workload
 from polyformer.nn.inputs import ProjectedInput, StoredInput, TokenInput, choose_route
 from polyformer.nn.polyformer import PolyFormer
 from polyformer.operators import Operator
+from polyformer.progress import Share
 from polyformer.settings import setting
 from polyformer.tokens import compute_tokens_and_recurrence, token_bytes
 
@@ -80,7 +80,7 @@ class PolyFormerModel(NodeModel):
         self.recurrence: Recurrence | None = None
         self._input: TokenInput | None = None
 
-    def bind(self, graph: Graph, workload: Workload, progress: Callable[[float], None] | None = None) -> None:
+    def bind(self, graph: Graph, workload: Workload, progress: Share | None = None) -> None:
         if graph.features is None or graph.num_features != self.in_channels:
             raise InvalidData(
                 f"The model reads {self.in_channels} features per node. This graph has {graph.num_features}. "

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 import numpy as np
 
 from polyformer.bases.optimal import Recurrence
 from polyformer.graph import Features
 from polyformer.operators import Operator
+from polyformer.progress import Share
 from polyformer.registry import Registry
 
-__all__ = ["ENGINES", "Engine", "Progress"]
-
-Progress = Callable[[float], None]
-"""Told the share of the work that is done, in [0, 1]."""
+__all__ = ["ENGINES", "Engine"]
 
 
 class Engine(ABC):
@@ -33,7 +30,7 @@ class Engine(ABC):
         order: int,
         out: np.ndarray,
         nodes: np.ndarray | None = None,
-        progress: Progress | None = None,
+        progress: Share | None = None,
     ) -> None:
         """Write T_k(L̂ - I) X."""
 
@@ -45,7 +42,7 @@ class Engine(ABC):
         order: int,
         out: np.ndarray,
         nodes: np.ndarray | None = None,
-        progress: Progress | None = None,
+        progress: Share | None = None,
     ) -> Recurrence:
         """Write the optimal tokens and return the recurrence of every column."""
 

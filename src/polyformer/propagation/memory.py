@@ -10,7 +10,8 @@ import scipy.sparse as sp
 from polyformer.bases.optimal import Recurrence
 from polyformer.graph import Features
 from polyformer.operators import Operator
-from polyformer.propagation.engine import Engine, Progress
+from polyformer.progress import Share
+from polyformer.propagation.engine import Engine
 from polyformer.propagation.kernel import KERNEL_WIDTHS
 from polyformer.propagation.recurrences import Propagator, column_blocks, padded
 
@@ -35,7 +36,7 @@ class MemoryEngine(Engine):
         order: int,
         out: np.ndarray,
         nodes: np.ndarray | None = None,
-        progress: Progress | None = None,
+        progress: Share | None = None,
     ) -> None:
         propagator = Propagator(operator)
         columns = _columns(features)
@@ -58,7 +59,7 @@ class MemoryEngine(Engine):
         order: int,
         out: np.ndarray,
         nodes: np.ndarray | None = None,
-        progress: Progress | None = None,
+        progress: Share | None = None,
     ) -> Recurrence:
         propagator = Propagator(operator, np.float64)
         columns = _columns(features)

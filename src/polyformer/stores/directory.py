@@ -138,7 +138,8 @@ class StoredTokens:
         needed, stored = "chebyshev" if self.basis.fixed else self.basis.name, self.manifest["stored"]
         if needed != stored:
             raise InvalidParameter(
-                f"The basis '{self.basis.name}' is made from {needed} tokens, but '{self.directory}' stores {stored} tokens."
+                f"The basis '{self.basis.name}' is made from {needed} tokens, but '{self.directory}' stores "
+                f"{stored} tokens."
             )
         if not isinstance(self.basis, FixedBasis):
             return None

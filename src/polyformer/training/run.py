@@ -18,6 +18,7 @@ from polyformer.errors import FileCorrupt, InvalidParameter, TrainingInterrupted
 from polyformer.machine import peak_memory
 from polyformer.models import MODELS, NodeModel
 from polyformer.presets import load_preset
+from polyformer.progress import Share, Stages
 from polyformer.registry import parse_spec
 from polyformer.settings import split_settings
 from polyformer.splits import Split, hold_out
@@ -75,9 +76,11 @@ def choose_device(device: str) -> torch.device:
     return torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
 
 
-def load_task(request: RunRequest) -> tuple[Task, Split]:
+def load_task(
+    request: RunRequest, loading: Stages | None = None, report: Callable[[str], None] | None = None
+) -> tuple[Task, Split]:
     """The task and the split of the request; validation nodes are drawn from training where there are none."""
-    task = load_source(request.data, request.data_root, request.protocol)
+    task = load_source(request.data, request.data_root, request.protocol, progress=loading, report=report)
     if not task.splits:
         raise InvalidParameter(f"'{request.data}' has no labelled splits, so nothing can be trained on it.")
     if not 0 <= request.split < len(task.splits):
@@ -115,8 +118,10 @@ def execute_run(
     out: Path,
     *,
     resume: bool = False,
+    loading: Stages | None = None,
+    report: Callable[[str], None] | None = None,
     announce: Callable[[dict[str, Any]], None] | None = None,
-    progress: Callable[[float], None] | None = None,
+    progress: Share | None = None,
     observers: list[Observer] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
@@ -124,6 +129,8 @@ def execute_run(
 
     Args:
         resume: ``out`` exists; go on from its checkpoint. A finished run gives its result at once.
+        loading: is told how far downloading and reading the data is.
+        report: is told what was taken as what in the user's own files.
         announce: is told the facts about data, split and settings before the work starts.
         progress: is told how far the preparation of tokens is.
         observers: are told after every epoch.
@@ -132,7 +139,7 @@ def execute_run(
     run = RunDirectory.open(out) if resume else None
     if run is not None and run.result is not None:
         return run.result
-    task, split = load_task(request)
+    task, split = load_task(request, loading, report)
     card = ModelCard(
         request.model,
         request.resolve_settings(),
@@ -162,7 +169,7 @@ def _train(
     model: NodeModel,
     task: Task,
     split: Split,
-    progress: Callable[[float], None] | None,
+    progress: Share | None,
     observers: list[Observer],
     should_stop: Callable[[], bool],
 ) -> dict[str, Any]:

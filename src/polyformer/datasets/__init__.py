@@ -1,0 +1,99 @@
+"""Data sets by name. To add one: write its file and add its line to ``DATASETS``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from polyformer.datasets.base import Counts, Dataset
+from polyformer.errors import DataNotFound, UnknownName
+from polyformer.progress import Stages
+from polyformer.registry import Registry, check_options, parse_spec
+from polyformer.tasks import Task
+
+__all__ = ["DATASETS", "Counts", "Dataset", "load_dataset", "load_source"]
+
+DATASETS: Registry[Dataset] = Registry(
+    "data set",
+    {
+        "minefield": "polyformer.datasets.minefield:MINEFIELD",
+        "citeseer": "polyformer.datasets.planetoid:CITESEER",
+        "cora": "polyformer.datasets.planetoid:CORA",
+        "pubmed": "polyformer.datasets.planetoid:PUBMED",
+        "cs": "polyformer.datasets.gnn_benchmark:CS",
+        "physics": "polyformer.datasets.gnn_benchmark:PHYSICS",
+        "amazon-computers": "polyformer.datasets.gnn_benchmark:AMAZON_COMPUTERS",
+        "amazon-photo": "polyformer.datasets.gnn_benchmark:AMAZON_PHOTO",
+        "chameleon_filtered": "polyformer.datasets.heterophilous:CHAMELEON",
+        "squirrel_filtered": "polyformer.datasets.heterophilous:SQUIRREL",
+        "minesweeper": "polyformer.datasets.heterophilous:MINESWEEPER",
+        "tolokers": "polyformer.datasets.heterophilous:TOLOKERS",
+        "roman-empire": "polyformer.datasets.heterophilous:ROMAN_EMPIRE",
+        "questions": "polyformer.datasets.heterophilous:QUESTIONS",
+        "amazon-ratings": "polyformer.datasets.heterophilous:AMAZON_RATINGS",
+        "twitch-gamers": "polyformer.datasets.linkx:TWITCH_GAMERS",
+        "pokec": "polyformer.datasets.linkx:POKEC",
+        "ogbn-arxiv": "polyformer.datasets.ogb:OGBN_ARXIV",
+        "ogbn-papers100M": "polyformer.datasets.papers100m:OGBN_PAPERS100M",
+        "ogbn-arxiv-graph": "polyformer.datasets.graphsaint:OGBN_ARXIV_GRAPH",
+        "wordnet": "polyformer.datasets.gnn_benchmark:WORDNET",
+        "web-google": "polyformer.datasets.web_google:WEB_GOOGLE",
+        "2Dgrid": "polyformer.datasets.grid:GRID_2D",
+    },
+)
+
+
+def load_dataset(
+    name: str, root: str | Path | None = None, protocol: str | None = None, *, progress: Stages | None = None
+) -> Task:
+    """A data set by name, with options after a colon where it has some.
+
+    Args:
+        name: e.g. ``"minefield"`` or ``"minefield:width=50,height=50,seed=3"``.
+        root: where its files are looked for first; then in ``$POLYFORMER_DATA``, then in the user's cache, into which
+            they are downloaded if they are nowhere.
+        protocol: which splits; by default those of the paper.
+        progress: called while files are downloaded or prepared.
+
+    Example:
+        >>> task = load_dataset("minefield:width=20,height=10")
+        >>> task.graph.num_nodes, task.num_classes, task.metric, len(task.splits)
+        (200, 2, 'roc_auc', 10)
+    """
+    key, options = parse_spec(name)
+    dataset = DATASETS[key]
+    check_options("data set", key, options, dataset.options)
+    place = None if root is None else Path(root)
+    return dataset.load(place, dataset.choose_protocol(protocol), progress=progress, **options)
+
+
+def load_source(
+    source: str,
+    root: str | Path | None = None,
+    protocol: str | None = None,
+    *,
+    progress: Stages | None = None,
+    report: Callable[[str], None] | None = None,
+) -> Task:
+    """What the command line calls DATASET|PATH: a data set by name, a graph directory, or tables and files of a graph.
+
+    Args:
+        protocol: which splits of a data set; how to draw them for a path that has none.
+        progress: called while files are downloaded or read.
+        report: called with lines on what was taken as what in the user's own files.
+    """
+    if parse_spec(source)[0] in DATASETS:
+        return load_dataset(source, root, protocol, progress=progress)
+    if not Path(source).exists():
+        if "/" not in source and not source.startswith("."):
+            DATASETS[source]  # raises, with the nearest name
+        raise DataNotFound(f"There is no graph at '{source}'. Check the path.")
+    from polyformer.importing import ImportOptions, open_source
+
+    options = ImportOptions() if protocol in (None, "fixed", "none") else ImportOptions(protocol=str(protocol))
+    task = open_source(source, options, progress, report)
+    if protocol not in (None, task.protocol):
+        raise UnknownName(
+            f"'{source}' holds splits of the protocol '{task.protocol}'. Got '{protocol}'. Leave --protocol out."
+        )
+    return task

@@ -1,0 +1,91 @@
+"""The plain formats that public data sets come in, with one sentence for a file that is not what it should be."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from polyformer.errors import FileCorrupt, PolyformerError
+
+__all__ = ["csr_from_arrays", "read_mat", "read_npz", "read_number_table", "reading", "row_normalised"]
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Any failure inside means that ``path`` is damaged or of another format."""
+    try:
+        yield
+    except PolyformerError:
+        raise
+    except Exception as error:  # zip, zlib, key, value, type and OS errors alike
+        reason = f"it has no '{error.args[0]}'" if isinstance(error, KeyError) and error.args else error
+        raise FileCorrupt(f"'{path}' cannot be read: {reason}. Get the file again.") from None
+
+
+def read_npz(path: Path, keys: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
+    """The named arrays of an npz file, never unpickled; an optional one that is absent or pickled is left out."""
+    with reading(path), np.load(path, allow_pickle=False) as file:
+        arrays = {key: file[key] for key in keys}
+        for key in optional:
+            with contextlib.suppress(KeyError, ValueError):
+                arrays[key] = file[key]
+    return arrays
+
+
+def read_mat(path: Path, keys: Sequence[str]) -> dict[str, Any]:
+    """The named variables of a MATLAB 5 file."""
+    import scipy.io
+
+    with reading(path):
+        content = scipy.io.loadmat(str(path), variable_names=list(keys))
+        return {key: content[key] for key in keys}
+
+
+def csr_from_arrays(arrays: Mapping[str, np.ndarray], prefix: str, path: Path) -> sp.csr_matrix:
+    """The matrix stored as ``{prefix}data``, ``indices``, ``indptr`` and ``shape``; without data its entries are 1."""
+    indices = arrays[f"{prefix}indices"]
+    data = arrays.get(f"{prefix}data")
+    values = np.ones(len(indices), np.int8) if data is None else data
+    with reading(path):
+        rows, columns = (int(size) for size in arrays[f"{prefix}shape"])
+        matrix = sp.csr_matrix((values, indices, arrays[f"{prefix}indptr"]), shape=(rows, columns))
+        matrix.check_format(full_check=True)
+    return matrix
+
+
+def read_number_table(path: Path, dtype: Any, *, header: bool = False) -> np.ndarray:
+    """A comma-separated table of numbers, gzipped if it ends in ``.gz``: (rows, columns)."""
+    from pyarrow import csv
+
+    with reading(path):
+        table = csv.read_csv(str(path), read_options=csv.ReadOptions(autogenerate_column_names=not header))
+        result = np.empty((table.num_rows, table.num_columns), dtype)
+        for i, column in enumerate(table.columns):
+            values = column.to_numpy()
+            if values.dtype.kind not in "iuf":
+                raise ValueError(f"column {i + 1} holds {column.type}, not numbers")
+            result[:, i] = values
+    return result
+
+
+def row_normalised(features: sp.csr_matrix) -> sp.csr_matrix:
+    """Subtract the global minimum, then divide each row by max(row sum, 1): what the published runs did.
+
+    The minimum of a sparse non-negative matrix is 0, so nothing is filled in.
+
+    >>> row_normalised(sp.csr_matrix([[1.0, 3.0], [0.0, 0.5]])).toarray()
+    array([[0.25, 0.75],
+           [0.  , 0.5 ]], dtype=float32)
+    """
+    matrix = sp.csr_matrix(features, dtype=np.float32, copy=True)
+    lowest = float(matrix.data.min(initial=0.0))
+    if lowest < 0:
+        raise FileCorrupt(f"Features that count words cannot be negative. Got {lowest}. Get the files again.")
+    sums = np.asarray(matrix.sum(axis=1), np.float32).ravel()
+    matrix.data /= np.repeat(np.maximum(sums, 1.0), np.diff(matrix.indptr))
+    return matrix

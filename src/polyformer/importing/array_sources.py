@@ -1,0 +1,180 @@
+"""Graphs in files that are read whole: the npz of heterophilous-graphs, scipy's npz, and PyTorch Geometric's .pt."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+
+from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
+from polyformer.graph import to_numpy
+from polyformer.importing.edges import ArrayEdges
+from polyformer.importing.features import ArrayFeatures
+from polyformer.importing.identifiers import DenseIds
+from polyformer.importing.labels import Labels, encode_labels
+from polyformer.importing.options import ColumnMatch, ImportOptions
+from polyformer.importing.source import Source
+from polyformer.importing.tables import reading
+from polyformer.splits import Split, split_from_masks
+
+__all__ = ["read_npz", "read_pt"]
+
+_NPZ_KEYS = {
+    "edge_index": "edges",
+    "x": "node_features",
+    "y": "node_labels",
+    "train_mask": "train_masks",
+    "val_mask": "val_masks",
+    "test_mask": "test_masks",
+}
+
+
+def read_npz(path: Path, options: ImportOptions) -> Source:
+    """Keys ``edges`` (E, 2), ``node_features``, ``node_labels``, ``train_masks`` …; or scipy's ``save_npz``."""
+    with reading(path), np.load(path, allow_pickle=False) as archive:
+        if {"format", "shape", "data"} <= set(archive.files):
+            return _from_scipy(path, options)
+        if "edges" not in archive.files:
+            keys = ", ".join(archive.files[:20]) or "none"
+            raise InvalidData(
+                f"'{path}' must hold 'edges' and may hold node_features, node_labels, train_masks, val_masks and "
+                f"test_masks, or be a scipy sparse matrix. Its keys are: {keys}."
+            )
+        held = {ours: archive[theirs] for ours, theirs in _NPZ_KEYS.items() if theirs in archive.files}
+    if held["edge_index"].ndim == 2 and held["edge_index"].shape[1] == 2:
+        held["edge_index"] = held["edge_index"].T
+    return _from_arrays("npz", path, held, _NPZ_KEYS, options)
+
+
+def _from_scipy(path: Path, options: ImportOptions) -> Source:
+    matrix = sp.load_npz(path).tocoo()
+    if matrix.shape[0] != matrix.shape[1]:
+        raise InvalidData(f"The adjacency matrix in '{path}' must be square. Got shape {matrix.shape}.")
+    weights = None if options.weight_column == "" or np.all(matrix.data == 1) else matrix.data
+    edges = ArrayEdges(np.stack([matrix.row, matrix.col]), weights, path.name)
+    matched = (ColumnMatch(path.name, "adjacency matrix", f"{matrix.shape[0]} × {matrix.shape[1]}"),)
+    return Source("scipy npz", path.stem, edges, DenseIds(matrix.shape[0]), matched=matched)
+
+
+def read_pt(path: Path, options: ImportOptions) -> Source:
+    """A PyTorch Geometric ``Data`` object, its ``to_dict()``, or the processed file of a one-graph data set."""
+    held = _unpack(_load_pt(path), path)
+    keys = {name: name for name in (*_NPZ_KEYS, "edge_weight", "num_nodes")}
+    held = {name: value for name, value in held.items() if name in keys and value is not None}
+    if "edge_index" not in held:
+        raise InvalidData(f"'{path}' holds no edge_index. Save a torch_geometric Data object or its to_dict().")
+    count = held.pop("num_nodes", None)
+    arrays = {name: value if name == "x" else to_numpy(value, name) for name, value in held.items()}
+    return _from_arrays("PyTorch Geometric", path, arrays, keys, options, None if count is None else int(count))
+
+
+def _load_pt(path: Path) -> Any:
+    import torch
+
+    if not path.is_file():
+        raise DataNotFound(f"There is no file '{path}'. Check the path.")
+    refusal = (
+        f"'{path}' would have to run code to be read, which is refused. Save data.to_dict() with torch.save instead."
+    )
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        if "torch_geometric" not in str(error):
+            if "GLOBAL" in str(error) or "global" in str(error) or "Unsupported" in str(error):
+                raise InvalidData(refusal) from None
+            raise FileCorrupt(f"'{path}' is no file that torch.save wrote, or is truncated. Make it again.") from None
+    except Exception:  # a truncated zip raises RuntimeError, EOFError and others
+        raise FileCorrupt(f"'{path}' is no file that torch.save wrote, or is truncated. Make it again.") from None
+    from torch_geometric.data import Data
+    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+    from torch_geometric.data.storage import GlobalStorage
+
+    plain = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]  # these hold values and run nothing when they are read
+    try:
+        with torch.serialization.safe_globals(plain):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:
+        raise InvalidData(refusal) from None
+
+
+def _unpack(content: Any, path: Path) -> dict[str, Any]:
+    if isinstance(content, (tuple, list)) and content:
+        slices = content[1] if len(content) > 1 and isinstance(content[1], Mapping) else {}
+        if any(len(ends) > 2 for ends in slices.values() if hasattr(ends, "__len__")):
+            raise InvalidData(f"'{path}' holds several graphs. Save one of them on its own.")
+        content = content[0]
+    if hasattr(content, "to_dict"):
+        content = content.to_dict()
+    if not isinstance(content, Mapping):
+        raise InvalidData(f"'{path}' must hold a Data object or a dictionary. Got {type(content).__name__}.")
+    return dict(content)
+
+
+def _from_arrays(
+    kind: str, path: Path, held: dict[str, Any], keys: dict[str, str], options: ImportOptions, count: int | None = None
+) -> Source:
+    edge_index = held["edge_index"]
+    if edge_index.ndim != 2 or edge_index.shape[0] != 2 or edge_index.dtype.kind not in "iu":
+        raise InvalidData(
+            f"'{keys['edge_index']}' of '{path}' must be pairs of integers. Got {edge_index.dtype} {edge_index.shape}."
+        )
+    features = ArrayFeatures(held["x"]) if "x" in held and options.features != () else None
+    labels = _labels(held["y"], path, options) if "y" in held and options.label_column != "" else None
+    sizes = [int(held[name].shape[0]) for name in ("x", "y") if name in held]
+    num_nodes = count or (sizes[0] if sizes else options.num_nodes)
+    if any(size != num_nodes for size in sizes):
+        raise InvalidData(
+            f"Features and labels of '{path}' must have one row per node. Got {sizes} for {num_nodes} nodes."
+        )
+    weights = None if options.weight_column == "" else held.get("edge_weight")
+    if weights is not None and weights.shape != (edge_index.shape[1],):
+        raise InvalidData(
+            f"'{path}' must have one edge_weight per edge. Got {weights.shape} for {edge_index.shape[1]}."
+        )
+    splits = None
+    if labels is not None and options.split_column != "" and "train_mask" in held:
+        splits = _splits(held, labels, num_nodes or 0, path)
+    matched = tuple(ColumnMatch(path.name, _ROLES[name], keys[name]) for name in _ROLES if name in held)
+    ids = None if num_nodes is None else DenseIds(num_nodes)
+    edges = ArrayEdges(edge_index, weights, path.name)
+    return Source(kind, path.stem, edges, ids, features, labels, splits, matched=matched)
+
+
+_ROLES = {
+    "edge_index": "edge list",
+    "edge_weight": "weight",
+    "x": "feature matrix",
+    "y": "label",
+    "train_mask": "training split",
+    "val_mask": "validation split",
+    "test_mask": "test split",
+}
+
+
+def _labels(values: np.ndarray, path: Path, options: ImportOptions) -> Labels:
+    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    if values.ndim != 1 or values.dtype.kind not in "biufU":
+        raise InvalidData(
+            f"Labels of '{path}' must be one class or number per node. Got {values.dtype} {values.shape}."
+        )
+    return encode_labels(pa.array(values), options)
+
+
+def _splits(held: Mapping[str, np.ndarray], labels: Labels, num_nodes: int, path: Path) -> tuple[Split, ...]:
+    parts = []
+    for name in ("train_mask", "val_mask", "test_mask"):
+        mask = np.atleast_2d(held.get(name, np.zeros(num_nodes, bool)))
+        mask = mask.T if mask.shape[0] == num_nodes and mask.shape[1] != num_nodes else mask
+        if mask.shape[1] != num_nodes or mask.dtype.kind not in "biu":
+            raise InvalidData(
+                f"'{name}' of '{path}' must have one truth value per node. Got {mask.dtype} {mask.shape}."
+            )
+        parts.append(mask.astype(bool) & labels.known)
+    count = max(len(mask) for mask in parts)
+    train, val, test = (np.broadcast_to(mask, (count, num_nodes)) for mask in parts)
+    return tuple(split_from_masks(train[i], val[i], test[i]) for i in range(count))

@@ -1,0 +1,156 @@
+"""Node features as a stream of float32 blocks: from the columns of a table, or from arrays in memory."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import scipy.sparse as sp
+
+from polyformer.errors import InvalidData
+from polyformer.graph import Graph
+from polyformer.importing.tables import Table
+
+__all__ = [
+    "ArrayFeatures",
+    "CategoryColumn",
+    "FeatureColumn",
+    "FeatureStream",
+    "ListColumn",
+    "NumberColumn",
+    "TableFeatures",
+]
+
+
+class FeatureStream(ABC):
+    """(N, d) features, given block of rows by block of rows."""
+
+    num_columns: int
+
+    @abstractmethod
+    def blocks(self) -> Iterator[np.ndarray]:
+        """(n, d) float32 blocks of finite numbers, in node order."""
+
+    def whole(self) -> np.ndarray | sp.csr_matrix:
+        """All rows in memory."""
+        return np.concatenate(list(self.blocks()))
+
+
+class ArrayFeatures(FeatureStream):
+    """Features that are in memory already; checked as :class:`Graph` checks them."""
+
+    def __init__(self, values: Any) -> None:
+        checked = Graph(np.empty((2, 0), np.int64), values).features
+        assert checked is not None
+        self.values = checked
+        self.num_columns = int(checked.shape[1])
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        assert isinstance(self.values, np.ndarray)
+        yield self.values
+
+    def whole(self) -> np.ndarray | sp.csr_matrix:
+        return self.values
+
+
+@dataclass(frozen=True)
+class FeatureColumn(ABC):
+    """A column of a table and how it becomes features."""
+
+    name: str
+    width: int
+
+    @abstractmethod
+    def encode(self, values: Any, start: int, table: str) -> np.ndarray:
+        """(n, width) float32 from an arrow array whose first row is row ``start``."""
+
+    @property
+    def role(self) -> str:
+        """What is told the user about it."""
+        return "feature"
+
+
+class NumberColumn(FeatureColumn):
+    """Numbers and booleans as they are; a missing one is refused."""
+
+    def encode(self, values: Any, start: int, table: str) -> np.ndarray:
+        numbers = values.cast(pa.float64() if pa.types.is_decimal(values.type) else pa.float32(), safe=False)
+        block = np.asarray(numbers.to_numpy(zero_copy_only=False), np.float32)[:, None]
+        _refuse_missing(block, self.name, start, table)
+        return block
+
+
+class ListColumn(FeatureColumn):
+    """A vector per node, e.g. an embedding; all of one length."""
+
+    @property
+    def role(self) -> str:
+        return f"feature vector of {self.width}"
+
+    def encode(self, values: Any, start: int, table: str) -> np.ndarray:
+        lengths = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
+        wrong = np.flatnonzero(lengths != self.width)
+        if len(wrong):
+            raise InvalidData(
+                f"Vectors in the column '{self.name}' of '{table}' must all have {self.width} numbers. "
+                f"Got {int(lengths[wrong[0]])} in row {start + int(wrong[0]) + 1}."
+            )
+        flat = values.flatten().cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False)
+        block = np.asarray(flat, np.float32).reshape(-1, self.width)
+        _refuse_missing(block, self.name, start, table)
+        return block
+
+
+@dataclass(frozen=True)
+class CategoryColumn(FeatureColumn):
+    """One column of zeros and ones per category, in sorted order; a missing value is a row of zeros."""
+
+    categories: tuple[Any, ...]
+
+    @property
+    def role(self) -> str:
+        shown = ", ".join(str(value) for value in self.categories[:5])
+        more = "" if len(self.categories) <= 5 else ", …"
+        return f"category of {self.width} ({shown}{more})"
+
+    def encode(self, values: Any, start: int, table: str) -> np.ndarray:
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        found = pc.index_in(values, value_set=pa.array(self.categories, values.type)).fill_null(-1).to_numpy()
+        block = np.zeros((len(found), self.width), np.float32)
+        rows = np.flatnonzero(found >= 0)
+        block[rows, found[rows]] = 1.0
+        return block
+
+
+class TableFeatures(FeatureStream):
+    """The feature columns of a node table, side by side in their order."""
+
+    def __init__(self, table: Table, columns: Sequence[FeatureColumn], types: dict[str, Any]) -> None:
+        self.table, self.columns, self.types = table, tuple(columns), types
+        self.num_columns = sum(column.width for column in columns)
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        start = 0
+        for batch in self.table.batches([column.name for column in self.columns], self.types):
+            # Cut again: a batch of a wide table would be large once it is dense.
+            step = max(1, (1 << 24) // max(1, 4 * self.num_columns))
+            for first in range(0, batch.num_rows, step):
+                part = batch.slice(first, step)
+                pieces = [c.encode(part.column(i), start + first, self.table.name) for i, c in enumerate(self.columns)]
+                yield np.concatenate(pieces, axis=1)
+            start += batch.num_rows
+
+
+def _refuse_missing(block: np.ndarray, name: str, start: int, table: str) -> None:
+    bad = np.argwhere(~np.isfinite(block))
+    if len(bad):
+        raise InvalidData(
+            f"The feature '{name}' must be a finite number for every node. Got {block[tuple(bad[0])]} in row "
+            f"{start + int(bad[0][0]) + 1} of '{table}'. Fill it, or leave the column out with --features."
+        )

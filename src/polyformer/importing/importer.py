@@ -1,0 +1,195 @@
+"""The two ways in: write a graph directory, or read a source into memory."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from polyformer.errors import InvalidData, OutOfResources
+from polyformer.files import write_json
+from polyformer.graph import Graph
+from polyformer.importing.csr_writer import CsrWriter
+from polyformer.importing.directory import graph_manifest, import_folder, sync, write_features
+from polyformer.importing.edges import EdgeBatch
+from polyformer.importing.external_sort import BYTES_PER_ENTRY, EdgeSorter
+from polyformer.importing.identifiers import NodeIds
+from polyformer.importing.labels import check_training_classes
+from polyformer.importing.options import ImportOptions, ImportSummary
+from polyformer.importing.readers import is_native, read_source
+from polyformer.importing.resident import spare_bytes
+from polyformer.importing.source import Source, build_task, pour_edges
+from polyformer.progress import Stages
+from polyformer.tasks import Task
+
+__all__ = ["import_graph", "open_source"]
+
+_log = logging.getLogger("polyformer")
+
+
+def import_graph(
+    source: str | Path, destination: str | Path, options: ImportOptions | None = None, progress: Stages | None = None
+) -> ImportSummary:
+    """Write ``source``, in any format that is read, as a graph directory at ``destination``.
+
+    Edges and features are streamed within ``options.memory``, whatever their number. The directory appears whole, or
+    not at all; after a kill, the next import to the same place removes what was left.
+
+    Raises:
+        OutputExists: if something is at ``destination``.
+        InvalidData, DataNotFound, FileCorrupt: if the source cannot be used; the message says why.
+        OutOfResources: if the disk is full.
+    """
+    started = time.perf_counter()
+    options, path, destination = options or ImportOptions(), Path(source), Path(destination)
+    if is_native(path):
+        return _copy(path, destination, started)
+    with import_folder(destination) as folder:
+        opened = read_source(path, options)
+        sorter, writer, ids = _write_edges(opened, folder, destination, options, progress)
+        kind = write_features(folder, opened.features, ids.num_nodes, progress)
+        # Labels are checked and written by a task around a graph without edges: the edges stay on disk.
+        task = build_task(opened, Graph(np.empty((2, 0), np.int64), num_nodes=ids.num_nodes), ids, options)
+        manifest = graph_manifest(
+            folder, ids.num_nodes, writer.num_entries, opened.edges.weighted, opened.features, kind
+        )
+        write_json(folder / "manifest.json", manifest | task.write_labels(folder))
+        sync(folder)
+    return ImportSummary(
+        destination=destination,
+        format=opened.format,
+        matched=opened.matched,
+        notes=_notes(opened, task),
+        num_nodes=ids.num_nodes,
+        num_edges=writer.num_entries // 2,
+        num_features=manifest["num_features"],
+        num_classes=task.num_classes,
+        weighted=opened.edges.weighted,
+        metric=task.metric,
+        protocol=task.protocol,
+        num_splits=len(task.splits),
+        edges_read=sorter.rows_read,
+        self_loops=sorter.self_loops,
+        isolated_nodes=ids.num_nodes - writer.rows_with_entries,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _write_edges(
+    source: Source, folder: Path, destination: Path, options: ImportOptions, progress: Stages | None
+) -> tuple[EdgeSorter, CsrWriter, NodeIds]:
+    weighted = source.edges.weighted
+    _check_disk(source.edges.num_rows, weighted, destination)
+    capacity = spare_bytes(options.memory) // BYTES_PER_ENTRY[weighted]
+    sorter, ids = pour_edges(source, lambda: EdgeSorter(folder / "work", capacity, weighted), progress)
+    try:
+        with CsrWriter(folder, weighted) as writer:
+            for entries in sorter.merge():
+                writer.add(entries)
+                if progress is not None:
+                    progress("writing edges", writer.num_entries, sorter.num_entries)
+            writer.finish(ids.num_nodes)
+    finally:
+        sorter.close()
+    return sorter, writer, ids
+
+
+def _check_disk(rows: int | None, weighted: bool, destination: Path) -> None:
+    """Refuse at once what cannot fit: sorted runs and the result, two entries an edge each."""
+    if rows is None:
+        return
+    needed = rows * 2 * (24 if weighted else 12)
+    free = shutil.disk_usage(destination.parent).free
+    if free < needed:
+        raise OutOfResources(
+            f"Importing {rows:,} edges needs about {needed / 1e9:.1f} GB of disk at '{destination.parent}'. "
+            f"Got {free / 1e9:.1f} GB. Free some or choose another disk."
+        )
+
+
+def _notes(source: Source, task: Task) -> tuple[str, ...]:
+    notes = [*source.notes]
+    if not task.splits:
+        notes.append(
+            "There are no labels, so nothing can be trained on this graph; tokens and predictions can be made."
+        )
+    elif task.protocol != "fixed":
+        sizes = " / ".join(f"{len(part):,}" for part in (task.splits[0].train, task.splits[0].val, task.splits[0].test))
+        notes.append(f"There are no splits, so they were drawn by the protocol '{task.protocol}': {sizes} nodes.")
+        rare = None if source.labels is None else check_training_classes(source.labels, task.splits)
+        notes += [rare] if rare else []
+    if source.features is None:
+        notes.append("There are no features; a model needs some.")
+    return tuple(notes)
+
+
+def _copy(source: Path, destination: Path, started: float) -> ImportSummary:
+    task = open_source(source)
+    task.save(destination)
+    graph = task.graph
+    return ImportSummary(
+        destination=destination,
+        format="graph directory",
+        matched=(),
+        notes=("The source is a graph directory already; it was checked and copied.",),
+        num_nodes=graph.num_nodes,
+        num_edges=graph.num_edges,
+        num_features=graph.num_features,
+        num_classes=task.num_classes,
+        weighted=graph.weights is not None,
+        metric=task.metric,
+        protocol=task.protocol,
+        num_splits=len(task.splits),
+        edges_read=graph.num_edges,
+        self_loops=0,
+        isolated_nodes=int(np.count_nonzero(np.diff(graph.indptr) == 0)),
+        seconds=time.perf_counter() - started,
+    )
+
+
+class _Held:
+    """Edges kept in memory."""
+
+    def __init__(self) -> None:
+        self.batches: list[EdgeBatch] = []
+
+    def add(self, batch: EdgeBatch) -> None:
+        self.batches.append(batch)
+
+    def close(self) -> None:
+        self.batches.clear()
+
+
+def open_source(
+    path: str | Path,
+    options: ImportOptions | None = None,
+    progress: Stages | None = None,
+    report: Callable[[str], None] | None = None,
+) -> Task:
+    """A source as a task: a graph directory is opened as it is (memory-mapped), other formats are read into memory.
+
+    Without labels the task has all labels -1 and no splits, which is enough for tokens and predictions.
+
+    Args:
+        path: folder or file.
+        options: as for :func:`import_graph`; of no effect on a graph directory.
+        report: called with each line that tells which columns were taken as what; by default they are logged.
+    """
+    options, path = options or ImportOptions(), Path(path)
+    if is_native(path):
+        return Task.load(path)
+    source = read_source(path, options)
+    held, ids = pour_edges(source, _Held, progress)
+    ends = np.stack([np.concatenate([getattr(b, end) for b in held.batches]) for end in ("source", "target")])
+    weights = np.concatenate([b.weights for b in held.batches]) if source.edges.weighted else None
+    features = None if source.features is None else source.features.whole()
+    if features is not None and features.shape[0] != ids.num_nodes:
+        raise InvalidData(f"There must be {ids.num_nodes:,} rows of features, one per node. Got {features.shape[0]:,}.")
+    task = build_task(source, Graph(ends, features, ids.num_nodes, weights), ids, options)
+    for line in (*map(str, source.matched), *_notes(source, task)):
+        (report or _log.info)(line)
+    return task

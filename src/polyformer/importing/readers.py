@@ -1,0 +1,111 @@
+"""Which reader opens a path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from polyformer.errors import DataNotFound, InvalidData
+from polyformer.importing.array_sources import read_npz, read_pt
+from polyformer.importing.edges import EdgeReader, TableEdges
+from polyformer.importing.identifiers import DenseIds, NodeIds
+from polyformer.importing.node_table import NodeTable
+from polyformer.importing.ogb_source import is_ogb, read_ogb
+from polyformer.importing.options import ImportOptions
+from polyformer.importing.raw_pairs import RAW_ENDINGS, RawPairs
+from polyformer.importing.source import Source, check_splits
+from polyformer.importing.tables import CSV_ENDINGS, PARQUET_ENDINGS, open_table
+
+__all__ = ["is_native", "read_source"]
+
+_TABLES = (*PARQUET_ENDINGS, *CSV_ENDINGS)
+_EDGE_NAMES = ("edges", "edge", "edgelist", "edge_list", "links")
+_NODE_NAMES = ("nodes", "node", "vertices")
+
+
+def is_native(path: Path) -> bool:
+    """Whether this is a graph directory of our own."""
+    return (path / "manifest.json").is_file()
+
+
+def read_source(path: Path, options: ImportOptions) -> Source:
+    """Open a folder or file of any format but our own: everything but edges and features is read."""
+    if not path.exists():
+        raise DataNotFound(f"There is nothing at '{path}'. Check the path.")
+    if path.is_dir() and options.edges is None and is_ogb(path):
+        return read_ogb(path, options)
+    name = path.name.lower()
+    if path.is_file() and name.endswith(".npz"):
+        source = read_npz(path, options)
+    elif path.is_file() and name.endswith((".pt", ".pth")):
+        source = read_pt(path, options)
+    elif path.is_dir() or name.endswith((*_TABLES, *RAW_ENDINGS)):
+        source = _read_tables(path, options)
+    else:
+        known = ", ".join((*_TABLES, ".npz", ".pt", *RAW_ENDINGS))
+        raise InvalidData(f"'{path}' is of no format that can be read. Give a folder of tables, or a file in {known}.")
+    check_splits(source)
+    return source
+
+
+def _read_tables(path: Path, options: ImportOptions) -> Source:
+    edges_path, nodes_path = _find_tables(path, options)
+    nodes = None if nodes_path is None else NodeTable(open_table(nodes_path), options)
+    edges = _open_edges(edges_path, options, nodes)
+    name = (path if path.is_dir() else edges_path).name.split(".")[0]
+    if nodes is None:
+        ids: NodeIds | None = None if options.num_nodes is None else DenseIds(options.num_nodes)
+        return Source("tables", name, edges, ids, matched=edges.matched)
+    splits = None if nodes.split is None else (nodes.split,)
+    matched = (*edges.matched, *nodes.matched)
+    return Source("tables", name, edges, nodes.ids, nodes.features, nodes.labels, splits, "", matched, nodes.notes)
+
+
+def _open_edges(path: Path, options: ImportOptions, nodes: NodeTable | None) -> EdgeReader:
+    if path.is_dir() or path.name.lower().endswith(_TABLES):
+        return TableEdges(open_table(path), options, None if nodes is None else nodes.kind)
+    if not path.name.lower().endswith(RAW_ENDINGS):
+        known = ", ".join((*_TABLES, *RAW_ENDINGS))
+        raise InvalidData(f"'{path}' is no edge list that can be read: its name must end in one of {known}.")
+    if nodes is not None and nodes.kind == "string":
+        raise InvalidData(f"'{path}' holds integers, but the ids in '{nodes.name}' are strings. Use the same in both.")
+    return RawPairs(path)
+
+
+def _find_tables(path: Path, options: ImportOptions) -> tuple[Path, Path | None]:
+    folder = path if path.is_dir() else path.parent
+    nodes = None if options.nodes is None else _placed(folder, options.nodes)
+    if path.is_file():
+        return (path if options.edges is None else _placed(folder, options.edges)), nodes
+    if nodes is None:
+        nodes = _only(folder, _NODE_NAMES, _TABLES, "--nodes")
+    edges = (
+        _only(folder, _EDGE_NAMES, (*_TABLES, *RAW_ENDINGS), "--edges")
+        if options.edges is None
+        else _placed(folder, options.edges)
+    )
+    if edges is None:
+        there = ", ".join(sorted(place.name for place in folder.iterdir())[:10]) or "nothing"
+        raise DataNotFound(
+            f"'{folder}' holds no table of edges (edges.csv or edges.parquet, say). It holds: {there}. "
+            f"Name it with --edges."
+        )
+    return edges, nodes
+
+
+def _placed(folder: Path, given: Path) -> Path:
+    """A file named by the user: as it is, else inside the source folder."""
+    return given if given.exists() or not (folder / given).exists() else folder / given
+
+
+def _only(folder: Path, names: tuple[str, ...], endings: tuple[str, ...], option: str) -> Path | None:
+    found = [
+        place
+        for place in sorted(folder.iterdir())
+        if place.name.lower() in {name + ending for name in names for ending in endings}
+        or (place.is_dir() and place.name.lower() in names)
+    ]
+    if len(found) > 1:
+        raise InvalidData(
+            f"Both '{found[0].name}' and '{found[1].name}' of '{folder}' could be meant. Choose with {option}."
+        )
+    return found[0] if found else None

@@ -1,0 +1,193 @@
+"""CSV and Parquet tables, read in batches of columns so that no table is ever held whole."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from polyformer.errors import DataNotFound, FileCorrupt, InvalidData, PolyformerError
+
+__all__ = ["CSV_ENDINGS", "PARQUET_ENDINGS", "Table", "open_table", "reading"]
+
+CSV_ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+PARQUET_ENDINGS = (".parquet", ".pq")
+NULLS = ["", "null", "NULL", "NaN", "nan", "NA"]
+BATCH_ROWS = 1 << 17
+_CSV_BLOCK = 1 << 23
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn whatever a reader raises on a missing, truncated or foreign file into one sentence of ours."""
+    try:
+        yield
+    except PolyformerError:
+        raise
+    except FileNotFoundError:
+        raise DataNotFound(f"There is no file '{path}'. Check the path.") from None
+    except Exception as error:  # whatever a reader of a foreign format raises, the file is not what it should be
+        reason = " ".join(str(error).split())[:300].rstrip(".")
+        if "CSV" in reason:
+            raise InvalidData(f"'{path}' cannot be read as a table: {reason}. Correct the file.") from None
+        raise FileCorrupt(f"'{path}' cannot be read ({reason}). Restore it from a copy or make it again.") from None
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table in one or more files of the same columns."""
+
+    paths: tuple[Path, ...]
+
+    @property
+    def name(self) -> str:
+        """The file's name, or the folder's where there are several files."""
+        return self.paths[0].name if len(self.paths) == 1 else self.paths[0].parent.name
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Column names and types (of a CSV: as they look in its first block)."""
+        raise NotImplementedError
+
+    @property
+    def names(self) -> list[str]:
+        """Column names, each there once."""
+        names: list[str] = self.schema.names
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidData(f"'{self.name}' has more than one column '{name}'. Rename one of them.")
+        return names
+
+    @property
+    def num_rows(self) -> int | None:
+        """Rows in all, where that is known without reading them."""
+        raise NotImplementedError
+
+    def batches(self, columns: Sequence[str], types: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+        """Batches of these columns in this order; ``types`` overrules the types that a CSV's text suggests."""
+        raise NotImplementedError
+
+
+class ParquetTable(Table):
+    """Parquet files; column chunks are streamed, so that even one huge row group needs little memory."""
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        with reading(self.paths[0]):
+            return pq.read_schema(self.paths[0])
+
+    @cached_property
+    def num_rows(self) -> int | None:
+        rows = 0
+        for path in self.paths:
+            with reading(path):
+                rows += pq.read_metadata(path).num_rows
+        return rows
+
+    def batches(self, columns: Sequence[str], types: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+        for path in self.paths:
+            with reading(path), pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+                missing = [column for column in columns if column not in file.schema_arrow.names]
+                if missing:
+                    raise InvalidData(f"'{path}' has no column '{missing[0]}', but '{self.paths[0]}' has.")
+                for batch in file.iter_batches(BATCH_ROWS, columns=list(columns)):
+                    yield batch.select(list(columns))
+
+
+class CsvTable(Table):
+    """CSV files, plain or gzipped; the delimiter, comment lines at the top and a missing header are recognised."""
+
+    @cached_property
+    def layout(self) -> CsvLayout:
+        """How the first file is written."""
+        with reading(self.paths[0]):
+            return CsvLayout.of(self.paths[0])
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        with reading(self.paths[0]), self._open(self.paths[0], None, {}) as reader:
+            return reader.schema
+
+    @property
+    def num_rows(self) -> int | None:
+        return None
+
+    def batches(self, columns: Sequence[str], types: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+        for path in self.paths:
+            with reading(path), self._open(path, list(columns), types) as reader:
+                yield from reader
+
+    def _open(self, path: Path, columns: list[str] | None, types: Mapping[str, Any]) -> Any:
+        layout = self.layout
+        return pacsv.open_csv(
+            pa.input_stream(str(path), compression="detect"),
+            pacsv.ReadOptions(
+                block_size=_CSV_BLOCK,
+                skip_rows=layout.skip_rows,
+                column_names=list(layout.names) or None,
+            ),
+            pacsv.ParseOptions(delimiter=layout.delimiter),
+            pacsv.ConvertOptions(
+                include_columns=columns,
+                column_types=dict(types),
+                null_values=NULLS,
+                strings_can_be_null=True,
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class CsvLayout:
+    """Delimiter, lines to skip at the top, and made-up column names where the file has no header."""
+
+    delimiter: str
+    skip_rows: int
+    names: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def of(cls, path: Path) -> CsvLayout:
+        """Look at the first line that is not a comment."""
+        with pa.input_stream(str(path), compression="detect") as file:
+            head = file.read(_CSV_BLOCK).decode("utf-8-sig", errors="replace").splitlines()
+        skipped = next((i for i, line in enumerate(head) if not line.startswith(("#", "%"))), len(head))
+        line = head[skipped] if skipped < len(head) else ""
+        if not line.strip():
+            raise InvalidData(f"'{path}' is an empty table. Give it a header line and rows.")
+        delimiter = next((mark for mark in ("\t", ",", ";", " ") if mark in line), ",")
+        cells = line.split(delimiter)
+        bare = all(_is_number(cell) for cell in cells)
+        return cls(delimiter, skipped, tuple(f"column{i + 1}" for i in range(len(cells))) if bare else ())
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.strip().strip('"'))
+    except ValueError:
+        return False
+    return True
+
+
+def open_table(path: Path) -> Table:
+    """A table by the ending of its file, or a folder of Parquet or CSV parts."""
+    if not path.exists():
+        raise DataNotFound(f"There is no file '{path}'. Check the path.")
+    if path.is_dir():
+        for endings in (PARQUET_ENDINGS, CSV_ENDINGS):
+            parts = tuple(sorted(part for part in path.iterdir() if part.name.lower().endswith(endings)))
+            if parts:
+                return (ParquetTable if endings is PARQUET_ENDINGS else CsvTable)(parts)
+        raise DataNotFound(f"The folder '{path}' holds no .parquet or .csv files. Check the path.")
+    name = path.name.lower()
+    if name.endswith(PARQUET_ENDINGS):
+        return ParquetTable((path,))
+    if name.endswith(CSV_ENDINGS):
+        return CsvTable((path,))
+    known = ", ".join((*PARQUET_ENDINGS, *CSV_ENDINGS))
+    raise InvalidData(f"'{path}' is no table that can be read: its name must end in one of {known}.")
