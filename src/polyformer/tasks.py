@@ -15,7 +15,8 @@ from torch.nn import functional
 
 from polyformer.errors import FileCorrupt, InvalidData
 from polyformer.files import new_directory, read_json, write_json
-from polyformer.graph import Graph, to_numpy
+from polyformer.graph import Graph
+from polyformer.graph_checks import to_numpy
 from polyformer.registry import Registry
 from polyformer.splits import Split
 

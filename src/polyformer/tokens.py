@@ -10,10 +10,11 @@ import torch
 
 from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve_basis
 from polyformer.errors import InvalidData, InvalidParameter
-from polyformer.graph import Features, Graph, to_numpy
+from polyformer.graph import Graph
+from polyformer.graph_checks import Features, to_numpy
 from polyformer.operators import Operator
 from polyformer.progress import Share
-from polyformer.propagation.engine import ENGINES
+from polyformer.propagation.engine import ENGINES, TokenJob
 from polyformer.stores.directory import StoredTokens, TokenDirectoryWriter
 
 __all__ = [
@@ -75,7 +76,7 @@ def compute_tokens_and_recurrence(
     mixing = basis.mixing(order) if isinstance(basis, FixedBasis) else None
     count = graph.num_nodes if rows is None else len(rows)
     out = np.empty((count, order + 1, features.shape[1]), np.float32)
-    recurrence = _propagate("memory", Operator(graph, self_loops), features, basis, order, out, rows, progress)
+    recurrence = _run("memory", basis, TokenJob(Operator(graph, self_loops), features, order, out, rows, progress))
     tokens = torch.from_numpy(out)
     if mixing is not None:
         mix_in_place(tokens, mixing)
@@ -103,7 +104,7 @@ def write_tokens(
     operator = Operator(graph, self_loops)
     count = graph.num_nodes if rows is None else len(rows)
     with TokenDirectoryWriter.create(Path(directory), (count, order + 1, features.shape[1])) as writer:
-        recurrence = _propagate(engine, operator, features, basis, order, writer.array, rows, progress)
+        recurrence = _run(engine, basis, TokenJob(operator, features, order, writer.array, rows, progress))
         writer.finish(basis, order, operator.key, graph.fingerprint, rows, recurrence)
 
 
@@ -154,18 +155,9 @@ def _features(graph: Graph) -> Features:
     return graph.features
 
 
-def _propagate(
-    engine: str,
-    operator: Operator,
-    features: Features,
-    basis: Basis,
-    order: int,
-    out: np.ndarray,
-    rows: np.ndarray | None,
-    progress: Share | None,
-) -> Recurrence | None:
+def _run(engine: str, basis: Basis, job: TokenJob) -> Recurrence | None:
     runner = ENGINES[engine]()
     if basis.fixed:
-        runner.chebyshev(operator, features, order, out, rows, progress)
+        runner.chebyshev(job)
         return None
-    return runner.optimal(operator, features, order, out, rows, progress)
+    return runner.optimal(job)

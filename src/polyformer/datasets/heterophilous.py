@@ -11,7 +11,8 @@ from polyformer.datasets.arrays import read_npz
 from polyformer.datasets.base import Counts
 from polyformer.datasets.published import Contents, PublishedDataset
 from polyformer.datasets.sources import RemoteFile
-from polyformer.graph import Features, Graph
+from polyformer.graph import Graph
+from polyformer.graph_checks import Features
 from polyformer.splits import split_from_masks
 
 __all__ = [

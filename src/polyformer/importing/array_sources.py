@@ -12,7 +12,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
-from polyformer.graph import to_numpy
+from polyformer.graph_checks import to_numpy
 from polyformer.importing.edges import ArrayEdges
 from polyformer.importing.features import ArrayFeatures
 from polyformer.importing.identifiers import DenseIds

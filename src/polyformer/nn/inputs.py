@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from polyformer.bases import FixedBasis
-from polyformer.graph import Features
+from polyformer.graph_checks import Features
 from polyformer.operators import Operator
 from polyformer.propagation.kernel import SparseBlock
 from polyformer.propagation.recurrences import Propagator, column_blocks, padded

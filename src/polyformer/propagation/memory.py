@@ -8,10 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyformer.bases.optimal import Recurrence
-from polyformer.graph import Features
-from polyformer.operators import Operator
-from polyformer.progress import Share
-from polyformer.propagation.engine import Engine
+from polyformer.graph_checks import Features
+from polyformer.propagation.engine import Engine, TokenJob
 from polyformer.propagation.kernel import KERNEL_WIDTHS
 from polyformer.propagation.recurrences import Propagator, column_blocks, padded
 
@@ -29,19 +27,11 @@ class MemoryEngine(Engine):
         turned = 0 if isinstance(features, np.ndarray) else 8 * features.nnz
         return 4 * num_nodes * buffers + turned
 
-    def chebyshev(
-        self,
-        operator: Operator,
-        features: Features,
-        order: int,
-        out: np.ndarray,
-        nodes: np.ndarray | None = None,
-        progress: Share | None = None,
-    ) -> None:
-        propagator = Propagator(operator)
-        columns = _columns(features)
-        total = features.shape[1] * (order + 1)
-        for block, width in column_blocks(features.shape[1]):
+    def chebyshev(self, job: TokenJob) -> None:
+        order, out, nodes = job.order, job.out, job.nodes
+        propagator, columns = Propagator(job.operator), _columns(job.features)
+        total = job.features.shape[1] * (order + 1)
+        for block, width in column_blocks(job.features.shape[1]):
             used = block.stop - block.start
             views: list[np.ndarray | None]
             views = [out[:, k, block] if nodes is None else None for k in range(order + 1)]
@@ -49,29 +39,21 @@ class MemoryEngine(Engine):
             for k, scaled in enumerate(hops):
                 if nodes is not None:
                     out[:, k, block] = scaled[nodes, :used] * propagator.inverse[nodes, None]
-                if progress is not None:
-                    progress((block.start * (order + 1) + (k + 1) * used) / total)
+                if job.progress is not None:
+                    job.progress((block.start * (order + 1) + (k + 1) * used) / total)
 
-    def optimal(
-        self,
-        operator: Operator,
-        features: Features,
-        order: int,
-        out: np.ndarray,
-        nodes: np.ndarray | None = None,
-        progress: Share | None = None,
-    ) -> Recurrence:
-        propagator = Propagator(operator, np.float64)
-        columns = _columns(features)
+    def optimal(self, job: TokenJob) -> Recurrence:
+        order, out, nodes = job.order, job.out, job.nodes
+        propagator, columns = Propagator(job.operator, np.float64), _columns(job.features)
         parts: list[Recurrence] = []
-        for block, width in column_blocks(features.shape[1], widest=_OPTIMAL_WIDTH):
+        for block, width in column_blocks(job.features.shape[1], widest=_OPTIMAL_WIDTH):
             used = block.stop - block.start
             basis, recurrence = propagator.lanczos(padded(columns(block), width, np.float64), order)
             for k in range(order + 1):
                 out[:, k, block] = (basis[k] if nodes is None else basis[k, nodes])[:, :used]
             parts.append(Recurrence(recurrence.norm[:used], recurrence.gamma[:, :used], recurrence.beta[:, :used]))
-            if progress is not None:
-                progress(block.stop / features.shape[1])
+            if job.progress is not None:
+                job.progress(block.stop / job.features.shape[1])
         return Recurrence(
             np.concatenate([part.norm for part in parts]),
             np.concatenate([part.gamma for part in parts], axis=1),

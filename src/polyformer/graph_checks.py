@@ -1,0 +1,171 @@
+"""Rules that a graph's arrays must keep, each broken one refused with a sentence; checked once, on the way in."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from polyformer.errors import InvalidData
+
+__all__ = [
+    "Features",
+    "check_csr",
+    "check_edges",
+    "check_features",
+    "check_weights",
+    "count_nodes",
+    "edges_of_adjacency",
+    "to_numpy",
+]
+
+Features: TypeAlias = "np.ndarray | sp.csr_matrix"
+"""Node features: a dense (N, d) array, in memory or memory-mapped, or a scipy CSR matrix."""
+
+_ROWS_PER_CHECK = 1 << 16
+
+
+def to_numpy(values: Any, name: str) -> np.ndarray:
+    """Accept what numpy understands and torch tensors."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InvalidData(f"'{name}' must be a rectangular array. Got one that numpy cannot read ({error}).") from None
+    if array.dtype == object:
+        raise InvalidData(
+            f"'{name}' must hold numbers in a rectangular array. Got Python objects of mixed kinds or lengths."
+        )
+    return array
+
+
+def edges_of_adjacency(
+    adjacency: Any, edge_weight: Any, num_nodes: int | None
+) -> tuple[np.ndarray, np.ndarray | None, int]:
+    """The pairs, weights (None if all are one) and number of nodes of a scipy sparse adjacency matrix."""
+    if edge_weight is not None:
+        raise InvalidData(
+            "'edge_weight' must be None where the edges come as a sparse matrix: its values are the weights."
+        )
+    if adjacency.shape[0] != adjacency.shape[1]:
+        raise InvalidData(f"An adjacency matrix must be square. Got shape {adjacency.shape}.")
+    if num_nodes is not None and num_nodes != adjacency.shape[0]:
+        raise InvalidData(
+            f"'num_nodes' must be {adjacency.shape[0]}, the size of the adjacency matrix. Got {num_nodes}."
+        )
+    coo = adjacency.tocoo()
+    values = None if np.all(coo.data == 1) else coo.data
+    return np.stack([coo.row, coo.col]), values, int(adjacency.shape[0])
+
+
+def check_edges(edge_index: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Both ends of the edges: (2, E) integers -> (E,), (E,)."""
+    edges = to_numpy(edge_index, "edge_index")
+    if edges.size == 0:
+        edges = np.empty((2, 0), np.int64)
+    if edges.ndim != 2 or edges.shape[0] != 2:
+        hint = " Transpose it." if edges.ndim == 2 and edges.shape[1] == 2 else ""
+        raise InvalidData(f"'edge_index' must have shape (2, E). Got {edges.shape}.{hint}")
+    if edges.dtype.kind not in "iu":
+        raise InvalidData(
+            f"'edge_index' must hold integer node ids. Got dtype {edges.dtype}. Convert the ids to int64."
+        )
+    return edges[0], edges[1]
+
+
+def check_features(features: Any) -> Features | None:
+    """Finite features as float32 (float16 stays), dense or CSR; None stays None."""
+    if features is None:
+        return None
+    if getattr(features, "is_sparse", False) or "sparse" in str(getattr(features, "layout", "")):
+        coo = features.detach().cpu().to_sparse_coo().coalesce()
+        features = sp.csr_matrix((coo.values().numpy(), coo.indices().numpy()), shape=tuple(coo.shape))
+    if sp.issparse(features):
+        matrix = sp.csr_matrix(features, dtype=np.float32)
+        matrix.sum_duplicates()
+        wrong = np.flatnonzero(~np.isfinite(matrix.data))
+        if len(wrong):
+            row = int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1
+            _refuse_feature(matrix.data[wrong[0]], row, int(matrix.indices[wrong[0]]))
+        return matrix
+    array = to_numpy(features, "features")
+    if array.ndim != 2:
+        hint = " Use features[:, None] for one feature per node." if array.ndim == 1 else ""
+        raise InvalidData(f"'features' must have shape (N, d). Got {array.shape}.{hint}")
+    if array.dtype.kind not in "biuf":
+        raise InvalidData(f"'features' must hold numbers. Got dtype {array.dtype}. Encode categories as numbers first.")
+    if array.dtype not in (np.float32, np.float16):
+        array = array.astype(np.float32)
+    for start in range(0, len(array), _ROWS_PER_CHECK):
+        bad = np.argwhere(~np.isfinite(array[start : start + _ROWS_PER_CHECK]))
+        if len(bad):
+            row, column = int(bad[0][0]) + start, int(bad[0][1])
+            _refuse_feature(array[row, column], row, column)
+    return array
+
+
+def _refuse_feature(value: Any, row: int, column: int) -> None:
+    raise InvalidData(
+        f"'features' must be finite numbers. Got {value} at row {row}, column {column}. Fill or remove it first."
+    )
+
+
+def count_nodes(source: np.ndarray, target: np.ndarray, features: Features | None, num_nodes: int | None) -> int:
+    """N, after seeing that features have that many rows and edges only such nodes."""
+    largest = max(int(source.max(initial=-1)), int(target.max(initial=-1)))
+    count = num_nodes if num_nodes is not None else features.shape[0] if features is not None else largest + 1
+    if count < 1:
+        raise InvalidData("A graph must have at least one node. Got none: pass edges, features or num_nodes.")
+    if count > 2**31 - 1:
+        raise InvalidData(f"A graph can have at most 2^31 - 1 nodes. Got {count}.")
+    if features is not None and features.shape[0] != count:
+        raise InvalidData(f"'features' must have one row per node, {count} in all. Got {features.shape[0]} rows.")
+    for ends in (source, target):
+        wrong = np.flatnonzero((ends < 0) | (ends >= count))
+        if len(wrong):
+            edge = int(wrong[0])
+            raise InvalidData(
+                f"Edge {edge} joins nodes {int(source[edge])} and {int(target[edge])}, but node ids must lie in "
+                f"0..{count - 1}. Correct the edge or pass a larger num_nodes."
+            )
+    return int(count)
+
+
+def check_weights(edge_weight: Any, num_edges: int) -> np.ndarray | None:
+    """(E,) finite weights that are not negative, as float32."""
+    if edge_weight is None:
+        return None
+    weights = to_numpy(edge_weight, "edge_weight").astype(np.float32)
+    if weights.shape != (num_edges,):
+        raise InvalidData(f"'edge_weight' must have shape ({num_edges},), one weight per edge. Got {weights.shape}.")
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(bad):
+        raise InvalidData(
+            f"'edge_weight' must be finite and not negative. Got {weights[bad[0]]} for edge {int(bad[0])}."
+        )
+    return weights
+
+
+def check_csr(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None, features: Features | None) -> None:
+    """What memory safety of the native kernel rests on."""
+    num_nodes = len(indptr) - 1
+    if (
+        indptr.dtype != np.int64
+        or indices.dtype != np.int32
+        or indptr.ndim != 1
+        or indices.ndim != 1
+        or len(indptr) < 2
+    ):
+        raise InvalidData(
+            f"A CSR pattern needs int64 row pointers and int32 columns. Got {indptr.dtype} and {indices.dtype}."
+        )
+    if indptr[0] != 0 or indptr[-1] != len(indices) or np.any(indptr[1:] < indptr[:-1]):
+        raise InvalidData(f"Row pointers must rise from 0 to the number of entries, {len(indices)}. Got other values.")
+    if len(indices) and (int(indices.min()) < 0 or int(indices.max()) >= num_nodes):
+        raise InvalidData(f"Column ids must lie in 0..{num_nodes - 1}. Got {int(indices.min())}..{int(indices.max())}.")
+    if weights is not None and weights.shape != indices.shape:
+        raise InvalidData(f"There must be {len(indices)} weights, one per entry. Got {weights.shape}.")
+    if features is not None and features.shape[0] != num_nodes:
+        raise InvalidData(f"'features' must have one row per node, {num_nodes} in all. Got {features.shape[0]} rows.")
