@@ -12,7 +12,7 @@ run: install
 
 # Everything that CI runs.
 test: install lint
-	POLYFORMER_KERNEL=native $(BIN)/python -c "from polyformer.propagation.kernel import kernel_name; assert kernel_name() == 'native'"
+	POLYFORMER_KERNEL=native $(BIN)/python -c "from polyformer.native import kernel_name; assert kernel_name() == 'native'"
 	$(BIN)/python -m pytest --cov=polyformer --cov-report=term-missing:skip-covered $(PYTEST_ARGS)
 
 lint: install
@@ -22,11 +22,11 @@ lint: install
 
 install: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml setup.py constraints.txt src/polyformer/propagation/kernel.cpp
+$(INSTALLED): pyproject.toml setup.py constraints.txt $(wildcard src/polyformer/native/*.cpp src/polyformer/native/*.h)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".[dev]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) build src/*.egg-info src/polyformer/propagation/*.so
+	rm -rf $(VENV) build src/*.egg-info src/polyformer/native/*.so

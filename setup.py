@@ -5,7 +5,8 @@ import sys
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-FLAGS = ["-O3", "-std=c++17", "-ffp-contract=fast", "-fno-math-errno"]
+FLAGS = ["-O3", "-std=c++17", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"]
+NATIVE = "src/polyformer/native"
 
 
 class BuildKernel(build_ext):
@@ -37,9 +38,9 @@ class BuildKernel(build_ext):
 setup(
     ext_modules=[
         Extension(
-            "polyformer.propagation._kernel",
-            sources=["src/polyformer/propagation/kernel.cpp"],
-            depends=["src/polyformer/propagation/kernel.cpp"],
+            "polyformer.native._kernel",
+            sources=[f"{NATIVE}/sparse.cpp", f"{NATIVE}/attention.cpp"],
+            depends=[f"{NATIVE}/targets.h", f"{NATIVE}/attention_body.h"],
             language="c++",
             optional=True,
         )

@@ -9,9 +9,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from polyformer import native as module
 from polyformer.errors import InvalidParameter, MissingDependency
-from polyformer.propagation import kernel as module
-from polyformer.propagation.kernel import KERNEL_WIDTHS, SparseBlock, column_dots, column_subtract, kernel_name
+from polyformer.native import kernel_name
+from polyformer.propagation.kernel import KERNEL_WIDTHS, SparseBlock, column_dots, column_subtract
 
 
 def block(rows: int, columns: int, pattern: bool) -> SparseBlock:

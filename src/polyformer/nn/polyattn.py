@@ -6,10 +6,12 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from polyformer.bases import check_order
 from polyformer.errors import InvalidParameter
 from polyformer.nn.checks import check_dropout, check_heads, check_positive
+from polyformer.nn.functional import poly_attention
 from polyformer.registry import suggest
 
 __all__ = ["ACTIVATIONS", "OrderMLPs", "PolyAttn"]
@@ -18,7 +20,7 @@ ACTIVATIONS = ("tanh", "softmax")
 
 
 class OrderMLPs(nn.Module):
-    """One two-layer MLP per order, all K+1 in two batched products: (B, K+1, C) -> (B, K+1, out).
+    """One two-layer MLP per order, all K+1 in two batched products: (B, K+1, C) -> (K+1, B, out).
 
     MLP_j is Linear(C, inner) - ReLU - Linear(inner, out), each initialised as ``nn.Linear``.
     """
@@ -40,8 +42,8 @@ class OrderMLPs(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         by_order = tokens.transpose(0, 1)  # (K+1, B, C)
-        inner = torch.baddbmm(self.bias1, by_order, self.weight1).relu()  # (K+1, B, inner)
-        return torch.baddbmm(self.bias2, inner, self.weight2).transpose(0, 1)  # (B, K+1, out)
+        inner = torch.baddbmm(self.bias1, by_order, self.weight1).relu_()  # (K+1, B, inner)
+        return torch.baddbmm(self.bias2, inner, self.weight2)  # (K+1, B, out)
 
 
 class PolyAttn(nn.Module):
@@ -111,25 +113,34 @@ class PolyAttn(nn.Module):
         self.key = nn.Linear(hidden_channels, hidden_channels, bias=False)
         self.order_bias = nn.Parameter(torch.ones(heads, num_tokens))
         self.register_buffer("decays", (torch.arange(num_tokens) + 1.0) ** -decay, persistent=False)
-        self.dropout = nn.Dropout(check_dropout("dropout", dropout))
+        self.dropout = check_dropout("dropout", dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        scores = self.dropout(self.scores(tokens))  # (B, H, K+1, K+1)
+        if self.activation == "tanh":
+            dropout = self.dropout if self.training else 0.0
+            return poly_attention(self._query_key(tokens), tokens, self._bias(), self.factor, dropout)
+        scores = functional.dropout(self.scores(tokens), self.dropout, self.training)  # (B, H, K+1, K+1)
         values = tokens.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, K+1, C/H)
         return (scores @ values).transpose(1, 2).flatten(-2)
 
     def scores(self, tokens: Tensor) -> Tensor:
         """S without dropout: (B, K+1, C) -> (B, H, K+1 queries, K+1 keys)."""
+        query, key = self._query_key(tokens).permute(1, 0, 2).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        products = query @ key.transpose(-1, -2) * self.factor  # (B, H, K+1, K+1)
+        weights = products.tanh() if self.activation == "tanh" else products.softmax(dim=-1)
+        return weights * self._bias()[:, None, :]
+
+    def _query_key(self, tokens: Tensor) -> Tensor:
+        """Queries and keys by one product: (B, K+1, C) -> (K+1, B, 2·hidden)."""
         if tokens.dim() != 3 or tokens.shape[1:] != (self.order + 1, self.channels):
             raise InvalidParameter(
                 f"'tokens' must have shape (B, {self.order + 1}, {self.channels}). Got {tuple(tokens.shape)}."
             )
-        hidden = self.order_mlps(tokens)  # (B, K+1, hidden)
-        query = self.query(hidden).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, K+1, d_head)
-        key = self.key(hidden).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, K+1, d_head)
-        products = query @ key.transpose(-1, -2) * self.factor  # (B, H, K+1, K+1)
-        weights = products.tanh() if self.activation == "tanh" else products.softmax(dim=-1)
-        return weights * (self.order_bias * self.decays)[:, None, :]
+        return functional.linear(self.order_mlps(tokens), torch.cat([self.query.weight, self.key.weight]))
+
+    def _bias(self) -> Tensor:
+        """β_j / (j+1)^r: (H, K+1)."""
+        return self.order_bias * self.decays
 
     def filter_coefficients(self, tokens: Tensor) -> Tensor:
         """α of each node: (B, K+1, C) -> (B, H, K+1), never with dropout."""

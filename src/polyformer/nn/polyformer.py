@@ -8,6 +8,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from polyformer.nn.checks import check_dropout, check_positive
+from polyformer.nn.functional import add_dropout
 from polyformer.nn.polyattn import PolyAttn
 
 __all__ = ["PolyFormer", "PolyFormerBlock"]
@@ -48,11 +49,11 @@ class PolyFormerBlock(nn.Module):
         )
         self.ffn_norm = nn.LayerNorm(channels)
         self.ffn = nn.Sequential(nn.Linear(channels, ffn_channels), nn.GELU(), nn.Linear(ffn_channels, channels))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = dropout
 
     def forward(self, hidden: Tensor) -> Tensor:
-        hidden = hidden + self.dropout(self.attention(self.attention_norm(hidden)))
-        return hidden + self.dropout(self.ffn(self.ffn_norm(hidden)))
+        hidden = add_dropout(hidden, self.attention(self.attention_norm(hidden)), self.dropout, self.training)
+        return add_dropout(hidden, self.ffn(self.ffn_norm(hidden)), self.dropout, self.training)
 
     def filter_coefficients(self, hidden: Tensor) -> Tensor:
         """α of this block's PolyAttn on its own normalised input: (B, K+1, C) -> (B, H, K+1)."""

@@ -2,75 +2,25 @@ r"""Sparse products on blocks of columns: the native kernel, or scipy where it i
 
 Both compute one step of a linear recurrence, :math:`y = α\,R (B + c I) x + β\,p`, where B is a CSR matrix (a pattern of
 ones if it has no values) and R a diagonal scaling, for float32 and float64 blocks.
-Set ``POLYFORMER_KERNEL=scipy`` to force the fallback, ``native`` to make its absence an error.
 """
 
 from __future__ import annotations
 
 import ctypes
-import importlib.machinery
-import logging
-import os
 from dataclasses import dataclass
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
 
-from polyformer.errors import InvalidParameter, MissingDependency
 from polyformer.graph import Graph
+from polyformer.native import native_library, num_threads, pointer
 
-__all__ = ["KERNEL_WIDTHS", "SparseBlock", "column_dots", "column_subtract", "kernel_name", "num_threads"]
+__all__ = ["KERNEL_WIDTHS", "SparseBlock", "column_dots", "column_subtract"]
 
 KERNEL_WIDTHS = (64, 32, 16, 8)
 """Column widths for which the native kernel is compiled."""
-
-_ABI = 3
-_log = logging.getLogger("polyformer")
-
-
-@cache
-def _native(wanted: str) -> ctypes.CDLL | None:
-    if wanted not in ("auto", "native", "scipy"):
-        raise InvalidParameter(f"POLYFORMER_KERNEL must be auto, native or scipy. Got '{wanted}'.")
-    if wanted == "scipy":
-        return None
-    folder = Path(__file__).parent
-    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-        path = folder / f"_kernel{suffix}"
-        if path.exists():
-            library = ctypes.CDLL(str(path))
-            if library.polyformer_abi() == _ABI:
-                return library
-    if wanted == "native":
-        raise MissingDependency("The native kernel is not built. Install a C++ compiler and reinstall polyformer.")
-    _log.warning(
-        "The native kernel is not built, so scipy is used, several times slower; install a C++ compiler and reinstall."
-    )
-    return None
-
-
-def native_library() -> ctypes.CDLL | None:
-    """The compiled kernel, or None where scipy is used."""
-    return _native(os.environ.get("POLYFORMER_KERNEL", "auto"))
-
-
-def kernel_name() -> str:
-    """``native`` or ``scipy``: what products run on."""
-    return "scipy" if native_library() is None else "native"
-
-
-def num_threads() -> int:
-    """Threads for the kernel: torch's setting."""
-    import torch
-
-    return torch.get_num_threads()
-
-
-def _pointer(array: np.ndarray | None) -> ctypes.c_void_p | None:
-    return None if array is None else ctypes.c_void_p(array.ctypes.data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,20 +89,20 @@ class SparseBlock:
             product(
                 ctypes.c_int64(self.shape[0]),
                 ctypes.c_int(width),
-                _pointer(self.indptr),
-                _pointer(self.indices),
-                _pointer(self.values),
-                _pointer(row_scale),
+                pointer(self.indptr),
+                pointer(self.indices),
+                pointer(self.values),
+                pointer(row_scale),
                 ctypes.c_double(loop),
-                _pointer(x),
+                pointer(x),
                 ctypes.c_double(alpha),
-                _pointer(previous),
+                pointer(previous),
                 ctypes.c_double(beta),
-                _pointer(out),
-                _pointer(emit),
+                pointer(out),
+                pointer(emit),
                 ctypes.c_int64(stride),
                 ctypes.c_int64(0 if emit is None else emit.shape[1]),
-                _pointer(emit_scale),
+                pointer(emit_scale),
                 ctypes.c_int(num_threads()),
             )
             return out
@@ -175,7 +125,7 @@ def column_dots(basis: np.ndarray, x: np.ndarray) -> np.ndarray:
     library = native_library()
     if library is not None:
         sizes = (ctypes.c_int64(count), ctypes.c_int64(rows), ctypes.c_int64(width))
-        pointers = (_pointer(basis), _pointer(x), _pointer(dots))
+        pointers = (pointer(basis), pointer(x), pointer(dots))
         library.polyformer_column_dots(*sizes, *pointers, ctypes.c_int(num_threads()))
         return dots
     return np.einsum("jnc,nc->jc", basis, x, out=dots)
@@ -187,7 +137,7 @@ def column_subtract(basis: np.ndarray, weights: np.ndarray, x: np.ndarray) -> No
     library = native_library()
     if library is not None:
         sizes = (ctypes.c_int64(count), ctypes.c_int64(rows), ctypes.c_int64(width))
-        pointers = (_pointer(basis), _pointer(weights), _pointer(x))
+        pointers = (pointer(basis), pointer(weights), pointer(x))
         library.polyformer_column_subtract(*sizes, *pointers, ctypes.c_int(num_threads()))
         return
     x -= np.einsum("jnc,jc->nc", basis, weights)

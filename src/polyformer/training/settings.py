@@ -16,7 +16,7 @@ class TrainingSettings:
     lr: float = setting(1e-3, "learning rate")
     weight_decay: float = setting(0.0, "L2 penalty inside Adam")
     epochs: int = setting(200, "at most so many passes over the training nodes")
-    patience: int = setting(40, "stop after so many epochs without a better validation score")
+    patience: int = setting(30, "stop after so many epochs without a better validation score")
     batch_size: int | Literal["full"] = setting(256, "training nodes per optimiser step, or full")
     shuffle: Literal["nodes", "batches"] = setting(
         "nodes", "what is shuffled each epoch: the nodes, or the order of fixed batches as in the paper's large graphs"

@@ -7,13 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define WIDE_TARGETS 1
-#else
-#define WIDE_TARGETS 0
-#endif
-
-#define INLINE static inline __attribute__((always_inline))
+#include "targets.h"
 
 namespace {
 
@@ -84,12 +78,11 @@ void rows_plain(const Product<T>& p, int64_t begin, int64_t end) {
 
 #if WIDE_TARGETS
 template <typename T, int W, bool Weighted>
-__attribute__((target("avx2,fma"))) void rows_avx2(const Product<T>& p, int64_t begin, int64_t end) {
+AVX2 void rows_avx2(const Product<T>& p, int64_t begin, int64_t end) {
     product_rows<T, W, Weighted>(p, begin, end);
 }
 template <typename T, int W, bool Weighted>
-__attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma"))) void rows_avx512(const Product<T>& p, int64_t begin,
-                                                                               int64_t end) {
+AVX512 void rows_avx512(const Product<T>& p, int64_t begin, int64_t end) {
     product_rows<T, W, Weighted>(p, begin, end);
 }
 #endif
@@ -97,9 +90,8 @@ __attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma"))) void rows_avx512(c
 template <typename T, int W, bool Weighted>
 RowFunction<T> best_rows() {
 #if WIDE_TARGETS
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-        return rows_avx512<T, W, Weighted>;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return rows_avx2<T, W, Weighted>;
+    if (has_avx512()) return rows_avx512<T, W, Weighted>;
+    if (has_avx2()) return rows_avx2<T, W, Weighted>;
 #endif
     return rows_plain<T, W, Weighted>;
 }
@@ -133,7 +125,7 @@ int run_product(int64_t rows, int width, const Product<T>& product, int threads)
 extern "C" {
 
 // Changes whenever a signature below does; the caller refuses any other.
-int polyformer_abi() { return 3; }
+int polyformer_abi() { return 4; }
 
 // Both return 0, or 1 if `width` is none of 8, 16, 32, 64.
 #define POLYFORMER_PRODUCT(name, T)                                                                                     \

@@ -1,0 +1,65 @@
+"""The compiled kernels: plain C functions on plain buffers, called through ctypes; absent where none was built.
+
+Set ``POLYFORMER_KERNEL=scipy`` to do without them, ``native`` to make their absence an error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.machinery
+import logging
+import os
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from polyformer.errors import InvalidParameter, MissingDependency
+
+__all__ = ["kernel_name", "native_library", "num_threads", "pointer"]
+
+_ABI = 4
+_log = logging.getLogger("polyformer")
+
+
+@cache
+def _native(wanted: str) -> ctypes.CDLL | None:
+    if wanted not in ("auto", "native", "scipy"):
+        raise InvalidParameter(f"POLYFORMER_KERNEL must be auto, native or scipy. Got '{wanted}'.")
+    if wanted == "scipy":
+        return None
+    folder = Path(__file__).parent
+    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+        path = folder / f"_kernel{suffix}"
+        if path.exists():
+            library = ctypes.CDLL(str(path))
+            if library.polyformer_abi() == _ABI:
+                return library
+    if wanted == "native":
+        raise MissingDependency("The native kernel is not built. Install a C++ compiler and reinstall polyformer.")
+    _log.warning(
+        "The native kernel is not built, so scipy is used, several times slower; install a C++ compiler and reinstall."
+    )
+    return None
+
+
+def native_library() -> ctypes.CDLL | None:
+    """The compiled kernel, or None where scipy is used."""
+    return _native(os.environ.get("POLYFORMER_KERNEL", "auto"))
+
+
+def kernel_name() -> str:
+    """``native`` or ``scipy``: what products run on."""
+    return "scipy" if native_library() is None else "native"
+
+
+def num_threads() -> int:
+    """Threads for the kernel: torch's setting."""
+    import torch
+
+    return torch.get_num_threads()
+
+
+def pointer(array: np.ndarray | None) -> ctypes.c_void_p | None:
+    """The address of an array, null for None."""
+    return None if array is None else ctypes.c_void_p(array.ctypes.data)

@@ -1,0 +1,128 @@
+// The core of PolyAttn, forward and backward, for the K+1 tokens of each node: far too small for a matrix library, and
+// small enough to stay in registers and first-level cache. The body, in attention_body.h, is compiled once per
+// instruction set and chosen at run time.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "targets.h"
+
+namespace {
+
+constexpr int64_t kNodesPerTask = 32;
+
+struct Attention {
+    int64_t nodes;
+    int heads, tokens, head_width, value_width;
+    const float* query;  // query and key of token t of node b: at t * token_stride + b * node_stride
+    const float* key;
+    int64_t node_stride, token_stride;
+    const float* values;  // (nodes, tokens, heads * value_width)
+    const float* bias;    // (heads, tokens): beta_j / (j+1)^r
+    float factor;
+    uint32_t seed, threshold;  // a score is dropped if its hash is below the threshold
+    float keep;                // 1 / (1 - p)
+    float* scores;             // (nodes, heads, tokens, padded): tanh values, kept for the backward pass
+    float* out;                // (nodes, tokens, heads * value_width)
+    const float* out_grad;
+    float* query_grad;  // laid out as query and key
+    float* key_grad;
+    float* values_grad;
+    float* bias_grad;  // (tasks, heads, tokens): partial sums
+};
+
+using NodeFunction = void (*)(const Attention&, int64_t, int64_t, float*);
+using DropoutFunction = void (*)(int64_t, int64_t, const float*, const float*, uint32_t, uint32_t, float, float*);
+
+namespace plain {
+#include "attention_body.h"
+}
+
+#if WIDE_TARGETS
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+namespace avx2 {
+#include "attention_body.h"
+}
+#pragma GCC pop_options
+#endif
+
+template <bool Forward>
+NodeFunction choose(const Attention& p, int padded) {
+#if WIDE_TARGETS
+    if (has_avx2()) return avx2::choose<Forward>(p, padded);
+#endif
+    return plain::choose<Forward>(p, padded);
+}
+
+template <bool Forward>
+int run(const Attention& p, int padded, int threads) {
+    const NodeFunction function = choose<Forward>(p, padded);
+    if (!function || p.tokens > padded) return 1;
+    const int64_t tasks = (p.nodes + kNodesPerTask - 1) / kNodesPerTask;
+#pragma omp parallel num_threads(threads)
+    {
+        std::vector<float> scratch(static_cast<size_t>(std::max(p.head_width, p.value_width)) * padded);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t task = 0; task < tasks; ++task)
+            function(p, task * kNodesPerTask, std::min(p.nodes, (task + 1) * kNodesPerTask), scratch.data());
+    }
+    return 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+// Returns 0, or 1 if `padded` is none of 8, 16, 32 or smaller than `tokens`.
+int polyformer_attention_forward(int64_t nodes, int heads, int tokens, int padded, int head_width, int value_width,
+                                 const float* query, const float* key, int64_t node_stride, int64_t token_stride,
+                                 const float* values, const float* bias, float factor, uint32_t seed,
+                                 uint32_t threshold, float keep, float* scores, float* out, int threads) {
+    Attention p{};
+    p.nodes = nodes, p.heads = heads, p.tokens = tokens, p.head_width = head_width, p.value_width = value_width;
+    p.query = query, p.key = key, p.node_stride = node_stride, p.token_stride = token_stride;
+    p.values = values, p.bias = bias, p.factor = factor, p.seed = seed, p.threshold = threshold, p.keep = keep;
+    p.scores = scores, p.out = out;
+    return run<true>(p, padded, threads);
+}
+
+int polyformer_attention_backward(int64_t nodes, int heads, int tokens, int padded, int head_width, int value_width,
+                                  const float* query, const float* key, int64_t node_stride, int64_t token_stride,
+                                  const float* values, const float* bias, float factor, uint32_t seed,
+                                  uint32_t threshold, float keep, float* scores, const float* out_grad,
+                                  float* query_grad, float* key_grad, float* values_grad, float* bias_grad,
+                                  int threads) {
+    Attention p{};
+    p.nodes = nodes, p.heads = heads, p.tokens = tokens, p.head_width = head_width, p.value_width = value_width;
+    p.query = query, p.key = key, p.node_stride = node_stride, p.token_stride = token_stride;
+    p.values = values, p.bias = bias, p.factor = factor, p.seed = seed, p.threshold = threshold, p.keep = keep;
+    p.scores = scores, p.out_grad = out_grad, p.query_grad = query_grad, p.key_grad = key_grad;
+    p.values_grad = values_grad;
+    const int64_t tasks = (nodes + kNodesPerTask - 1) / kNodesPerTask;
+    std::vector<float> partial(static_cast<size_t>(tasks) * heads * tokens, 0.0f);
+    p.bias_grad = partial.data();
+    const int failed = run<false>(p, padded, threads);
+    std::fill(bias_grad, bias_grad + heads * tokens, 0.0f);
+    for (int64_t task = 0; task < tasks; ++task)
+        for (int i = 0; i < heads * tokens; ++i) bias_grad[i] += partial[static_cast<size_t>(task) * heads * tokens + i];
+    return failed;
+}
+
+// out = residual + x * mask / (1 - p); the mask of position i is a hash of i and the seed.
+void polyformer_dropout(int64_t count, const float* x, const float* residual, uint32_t seed, uint32_t threshold,
+                        float keep, float* out, int threads) {
+#if WIDE_TARGETS
+    const DropoutFunction function = has_avx2() ? avx2::dropout : plain::dropout;
+#else
+    const DropoutFunction function = plain::dropout;
+#endif
+    constexpr int64_t kPerTask = 1 << 15;
+    const int64_t tasks = (count + kPerTask - 1) / kPerTask;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t task = 0; task < tasks; ++task)
+        function(task * kPerTask, std::min(count, (task + 1) * kPerTask), x, residual, seed, threshold, keep, out);
+}
+}

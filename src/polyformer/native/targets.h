@@ -1,0 +1,19 @@
+// Instruction sets chosen at run time: a function body is inlined into one wrapper per set.
+#pragma once
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define WIDE_TARGETS 1
+#define AVX2 __attribute__((target("avx2,fma")))
+#define AVX512 __attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma")))
+#else
+#define WIDE_TARGETS 0
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+#if WIDE_TARGETS
+static inline bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+static inline bool has_avx512() {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+#endif

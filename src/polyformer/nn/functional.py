@@ -1,0 +1,143 @@
+"""The two operations that take most of a PolyFormer's time on a CPU, fused: attention over few tokens, and dropout.
+
+Float32 tensors on the CPU go to the native kernel, everything else through torch; both compute the same function.
+Dropout masks of the native path are hashes of a seed drawn from torch's generator: ``torch.manual_seed`` repeats them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from polyformer.native import native_library, num_threads
+
+__all__ = ["add_dropout", "poly_attention"]
+
+_PADDED = (8, 16, 32)
+
+
+def poly_attention(query_key: Tensor, values: Tensor, bias: Tensor, factor: float, dropout: float = 0.0) -> Tensor:
+    r"""tanh attention per head: :math:`H'_q = \sum_j \tanh(Q_q · K_j · \mathrm{factor})\, b_j\, V_j`.
+
+    Args:
+        query_key: (K+1, B, 2·hidden), the queries and then the keys of every token.
+        values: (B, K+1, C).
+        bias: (H, K+1), the factor of each key order.
+        dropout: probability with which a weight is dropped.
+
+    Returns:
+        (B, K+1, C).
+    """
+    tokens = values.shape[1]
+    if _is_native(query_key, values, bias) and tokens <= _PADDED[-1]:
+        return _Attention.apply(query_key, values, bias, factor, dropout)
+    heads = bias.shape[0]
+    query, key = query_key.permute(1, 0, 2).unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)  # (B, H, K+1, d_head)
+    weights = (query @ key.transpose(-1, -2) * factor).tanh() * bias[:, None, :]  # (B, H, K+1, K+1)
+    weights = functional.dropout(weights, dropout)
+    grouped = values.unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, H, K+1, C/H)
+    return (weights @ grouped).transpose(1, 2).flatten(-2)
+
+
+def add_dropout(residual: Tensor, x: Tensor, probability: float, training: bool) -> Tensor:
+    """``residual + dropout(x)`` in one pass."""
+    if not training or probability == 0.0:
+        return residual + x
+    if _is_native(residual, x) and x.numel() < 2**32:
+        return _AddDropout.apply(residual, x, probability)
+    return residual + functional.dropout(x, probability)
+
+
+def _is_native(*tensors: Tensor) -> bool:
+    plain = all(tensor.dtype == torch.float32 and tensor.device.type == "cpu" for tensor in tensors)
+    return plain and native_library() is not None
+
+
+def _draw_seed() -> int:
+    return int(torch.randint(0, 2**32, (), dtype=torch.int64))
+
+
+def _address(tensor: Tensor | None) -> ctypes.c_void_p | None:
+    return None if tensor is None else ctypes.c_void_p(tensor.data_ptr())
+
+
+def _mask(probability: float, seed: int) -> tuple[Any, ...]:
+    """Seed, threshold and scale of a mask as the kernel takes them."""
+    threshold = min(round(probability * 2**32), 2**32 - 1)
+    return ctypes.c_uint32(seed), ctypes.c_uint32(threshold), ctypes.c_float(1 / (1 - probability))
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query_key: Tensor, values: Tensor, bias: Tensor, factor: float, dropout: float) -> Tensor:
+        query_key, values, bias = query_key.contiguous(), values.contiguous(), bias.contiguous()
+        tokens, nodes, width = query_key.shape
+        heads = bias.shape[0]
+        padded = next(size for size in _PADDED if size >= tokens)
+        scores = torch.empty(nodes, heads, tokens, padded)
+        out = torch.empty_like(values)
+        ctx.mask = _mask(dropout, _draw_seed() if dropout else 0)
+        sizes = (tokens, padded, width // 2 // heads, values.shape[2] // heads)
+        ctx.head = (ctypes.c_int64(nodes), ctypes.c_int(heads), *map(ctypes.c_int, sizes))
+        ctx.strides = (ctypes.c_int64(width), ctypes.c_int64(nodes * width))
+        ctx.factor, ctx.half = ctypes.c_float(factor), 4 * (width // 2)
+        ctx.save_for_backward(query_key, values, bias, scores)
+        library = native_library()
+        assert library is not None
+        library.polyformer_attention_forward(
+            *_Attention._inputs(ctx, query_key, values, bias),
+            _address(scores),
+            _address(out),
+            ctypes.c_int(num_threads()),
+        )
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        query_key, values, bias, scores = ctx.saved_tensors
+        gradient = gradients[0].contiguous()
+        grads = torch.empty_like(query_key), torch.empty_like(values), torch.empty_like(bias)
+        start = grads[0].data_ptr()
+        library = native_library()
+        assert library is not None
+        library.polyformer_attention_backward(
+            *_Attention._inputs(ctx, query_key, values, bias),
+            _address(scores),
+            _address(gradient),
+            ctypes.c_void_p(start),
+            ctypes.c_void_p(start + ctx.half),
+            _address(grads[1]),
+            _address(grads[2]),
+            ctypes.c_int(num_threads()),
+        )
+        return *grads, None, None
+
+    @staticmethod
+    def _inputs(ctx: Any, query_key: Tensor, values: Tensor, bias: Tensor) -> tuple[Any, ...]:
+        start = query_key.data_ptr()
+        ends = (ctypes.c_void_p(start), ctypes.c_void_p(start + ctx.half))
+        return *ctx.head, *ends, *ctx.strides, _address(values), _address(bias), ctx.factor, *ctx.mask
+
+
+class _AddDropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, residual: Tensor, x: Tensor, probability: float) -> Tensor:
+        ctx.mask = _mask(probability, _draw_seed())
+        return _apply_mask(x.contiguous(), residual.contiguous(), ctx.mask)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        return gradients[0], _apply_mask(gradients[0].contiguous(), None, ctx.mask), None
+
+
+def _apply_mask(x: Tensor, residual: Tensor | None, mask: tuple[Any, ...]) -> Tensor:
+    out = torch.empty_like(x)
+    library = native_library()
+    assert library is not None
+    count, threads = ctypes.c_int64(x.numel()), ctypes.c_int(num_threads())
+    library.polyformer_dropout(count, _address(x), _address(residual), *mask, _address(out), threads)
+    return out
