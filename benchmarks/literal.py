@@ -1,8 +1,8 @@
 """PolyFormer as the paper's pseudocode reads, for comparison: one module per order, full batches over all nodes.
 
-No idea of ours is in it: tokens of all nodes are stored, every order has its own ``nn.Sequential``, scores are computed by
-plain batched products, an epoch trains on all nodes and evaluates by whole forward passes (one per part of the split and
-one more for the loss, as public implementations do; one for binary tasks).
+No idea of ours is in it: tokens of all nodes are stored, every order has its own ``nn.Sequential``, scores are computed
+by plain batched products, an epoch trains on all nodes and evaluates by whole forward passes (four for multi-class
+tasks, one for binary ones, as public implementations do).
 """
 
 from __future__ import annotations

@@ -30,7 +30,10 @@ def test_objectives_equal_their_formulas() -> None:
     outputs, labels, weights = torch.randn(8, 3), torch.randint(0, 3, (8,)), torch.tensor([1.0, 2.0, 0.5])
     log_probability = outputs.log_softmax(1)[torch.arange(8), labels]
     expected = -(weights[labels] * log_probability).sum() / weights[labels].sum()
-    assert torch.allclose(OBJECTIVES["multiclass"].loss(outputs, labels, weights), expected)
+    multiclass = OBJECTIVES["multiclass"]
+    ours = multiclass.loss(outputs, labels, weights) / multiclass.normaliser(labels, weights)
+    assert torch.allclose(ours, expected)
+    assert multiclass.normaliser(labels) == 8
     one, binary = torch.randn(8, 1), torch.randint(0, 2, (8,))
     two = torch.cat([torch.zeros(8, 1), one], dim=1)  # a logit is a two-class softmax with the other at zero
     for weight in (None, torch.tensor([1.0, 3.0])):

@@ -64,7 +64,14 @@ class Objective(ABC):
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, class_weights: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Mean loss of (n, out) outputs."""
+        """Summed loss of (n, out) outputs, each node weighted by its class; divide by :meth:`normaliser` for the mean.
+
+        A sum adds up over slices of a batch, a mean does not.
+        """
+
+    def normaliser(self, labels: torch.Tensor, class_weights: torch.Tensor | None = None) -> float:
+        """The number of nodes, or the sum of their weights."""
+        return float(len(labels) if class_weights is None else class_weights[labels].sum())
 
     @abstractmethod
     def scores(self, outputs: torch.Tensor) -> np.ndarray:
@@ -82,7 +89,7 @@ class Multiclass(Objective):
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, class_weights: torch.Tensor | None = None
     ) -> torch.Tensor:
-        return functional.cross_entropy(outputs, labels, weight=class_weights)
+        return functional.cross_entropy(outputs, labels, weight=class_weights, reduction="sum")
 
     def scores(self, outputs: torch.Tensor) -> np.ndarray:
         return np.asarray(outputs.double().softmax(dim=1).cpu().numpy())
@@ -100,10 +107,9 @@ class Binary(Objective):
         self, outputs: torch.Tensor, labels: torch.Tensor, class_weights: torch.Tensor | None = None
     ) -> torch.Tensor:
         weight = None if class_weights is None else class_weights[labels]
-        losses = functional.binary_cross_entropy_with_logits(
+        return functional.binary_cross_entropy_with_logits(
             outputs[:, 0], labels.to(outputs.dtype), weight, reduction="sum"
         )
-        return losses / (len(labels) if weight is None else weight.sum())
 
     def scores(self, outputs: torch.Tensor) -> np.ndarray:
         positive = outputs[:, 0].double().sigmoid()
@@ -121,7 +127,7 @@ class Regression(Objective):
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, class_weights: torch.Tensor | None = None
     ) -> torch.Tensor:
-        return functional.mse_loss(outputs[:, 0], labels.to(outputs.dtype))
+        return functional.mse_loss(outputs[:, 0], labels.to(outputs.dtype), reduction="sum")
 
     def scores(self, outputs: torch.Tensor) -> np.ndarray:
         return np.asarray(outputs[:, :1].double().cpu().numpy())

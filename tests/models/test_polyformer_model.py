@@ -44,6 +44,20 @@ def test_evaluation_in_slices_equals_one_pass(monkeypatch: pytest.MonkeyPatch) -
             assert torch.allclose(model(torch.arange(120)), whole, atol=1e-6)
 
 
+@pytest.mark.parametrize("route", ["stored", "projected"])
+def test_gradients_accumulated_in_slices_equal_one_pass(route: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes, target = torch.arange(0, 120, 3), torch.randn(40, 2)
+    results = []
+    for size in (1000, 7):
+        monkeypatch.setattr(polyformer, "_ROWS_PER_STEP", size)
+        model = build(token_route=route).eval()
+        model.bind(TASK.graph, Workload(None, 120))
+        value = model.accumulate(nodes, lambda outputs, rows: (outputs - target[rows]).square().sum())
+        results.append([torch.tensor(value), *(p.grad for p in model.parameters())])
+    for one, other in zip(*results, strict=True):
+        assert torch.allclose(one, other, atol=1e-4 * float(one.abs().max()) + 1e-6)
+
+
 def test_tokens_are_no_part_of_the_state() -> None:
     model = build()
     before = set(model.state_dict())

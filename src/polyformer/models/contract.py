@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -57,6 +58,17 @@ class NodeModel(nn.Module, ABC):
     @abstractmethod
     def forward(self, nodes: Tensor) -> Tensor:
         """Outputs of the nodes: (B,) int64 -> (B, out_channels)."""
+
+    def accumulate(self, nodes: Tensor, loss: Callable[[Tensor, slice], Tensor]) -> float:
+        """Add the gradient of the nodes' loss to the parameters; returns the loss.
+
+        Args:
+            loss: ``loss(outputs, rows)`` is the loss of ``nodes[rows]``; it adds up over slices, so that a model may
+                work through a large batch in slices that stay in cache.
+        """
+        value = loss(self(nodes), slice(0, len(nodes)))
+        value.backward()
+        return float(value.detach())
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Groups for the optimiser; a group names ``lr`` or ``weight_decay`` only where it has its own."""

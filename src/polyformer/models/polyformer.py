@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,7 +24,8 @@ from polyformer.tokens import compute_tokens_and_recurrence, token_bytes
 
 __all__ = ["PolyFormerModel", "PolyFormerSettings"]
 
-_ROWS_PER_SLICE = 2048
+_ROWS_PER_SLICE = 1024
+_ROWS_PER_STEP = 512
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class PolyFormerSettings:
     num_layers: int = setting(1, "number of blocks")
     heads: int = setting(8, "heads of each PolyAttn; must divide hidden_channels")
     ffn_channels: int | None = setting(None, "inner width of the feed-forward networks; hidden_channels by default")
-    mlp_ratio: float = setting(2.0, "inner width of the order-wise MLPs, as a multiple of hidden_channels")
+    mlp_ratio: float = setting(1.0, "inner width of the order-wise MLPs, as a multiple of hidden_channels")
     decay: float = setting(2.0, "r: order j starts with the weight (j+1)^-r")
     dropout: float = setting(0.5, "dropout in the read-out")
     attention_dropout: float = setting(0.5, "dropout in the blocks")
@@ -104,6 +106,24 @@ class PolyFormerModel(NodeModel):
         if self.route == "projected":
             return torch.cat([self.network.encode(rows) for rows in self.embed(nodes).split(_ROWS_PER_SLICE)])
         return torch.cat([self.network.encode(self.embed(rows)) for rows in nodes.split(_ROWS_PER_SLICE)])
+
+    def accumulate(self, nodes: Tensor, loss: Callable[[Tensor, slice], Tensor]) -> float:
+        """In slices; the projected route propagates once, forward and back, for all of them."""
+        count, total = len(nodes), 0.0
+        whole = self.embed(nodes) if self.route == "projected" else None
+        gradients = []
+        for start in range(0, count, _ROWS_PER_STEP):
+            rows = slice(start, min(start + _ROWS_PER_STEP, count))
+            part = self.embed(nodes[rows]) if whole is None else whole[rows].detach().requires_grad_()
+            value = loss(self.network.encode(part), rows)
+            value.backward()
+            total += float(value.detach())
+            if whole is not None:
+                assert part.grad is not None
+                gradients.append(part.grad)
+        if whole is not None:
+            whole.backward(torch.cat(gradients))
+        return total
 
     def embed(self, nodes: Tensor) -> Tensor:
         """The input layer's output: (B,) -> (B, K+1, hidden)."""

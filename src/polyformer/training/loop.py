@@ -174,11 +174,15 @@ class Trainer:
         total = 0.0
         for rows in self._batches(random):
             self.optimizer.zero_grad(set_to_none=True)
-            outputs = self.model(self.train_nodes[rows].to(self.device))
-            loss = self.objective.loss(outputs, self.train_labels[rows.to(self.device)], self.weights)
-            loss.backward()
+            labels = self.train_labels[rows.to(self.device)]
+            scale = self.objective.normaliser(labels, self.weights)
+
+            def loss(outputs: Tensor, part: slice, labels: Tensor = labels, scale: float = scale) -> Tensor:
+                return self.objective.loss(outputs, labels[part], self.weights) / scale
+
+            value = self.model.accumulate(self.train_nodes[rows].to(self.device), loss)
             self.optimizer.step()
-            total += float(loss.detach()) * len(rows)
+            total += value * len(rows)
         loss_of_epoch = total / len(self.train_nodes)
         if not np.isfinite(loss_of_epoch):
             raise TrainingDiverged(

@@ -1,0 +1,160 @@
+"""Seconds per epoch with the published settings: ours against the literal implementation, in alternating processes.
+
+``python -m benchmarks.training [--datasets a,b] [--bases monomial,chebyshev] [--threads 1] [--epochs 3] [--json FILE]``
+An epoch is the training step and the validation. Peak memory is counted above the bare imports. Where the stored tokens
+of the literal implementation would not fit in memory, it is not run and the row says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+DATASETS = ("chameleon_filtered", "squirrel_filtered", "citeseer", "minesweeper", "tolokers", "pubmed", "cs", "physics")
+
+
+def measure(side: str, dataset: str, basis: str, threads: int, epochs: int) -> dict[str, Any]:
+    """Run in a process of its own: best of ``epochs`` epochs after one to warm up."""
+    import numpy as np
+    import torch
+
+    from polyformer.datasets import load_dataset
+    from polyformer.machine import peak_memory
+    from polyformer.presets import load_preset
+
+    torch.set_num_threads(threads)
+    bare = peak_memory()
+    task = load_dataset(dataset)
+    settings = load_preset("paper", dataset, basis)
+    run = literal_epochs if side == "literal" else our_epochs
+    seconds = []
+    for epoch in run(task, settings):
+        start = time.perf_counter()
+        epoch()
+        seconds.append(time.perf_counter() - start)
+        if len(seconds) > epochs:
+            break
+    return {"seconds": float(np.min(seconds[1:])), "memory": peak_memory() - bare}
+
+
+def our_epochs(task: Any, settings: dict[str, Any]) -> Any:
+    from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
+    from polyformer.settings import split_settings
+    from polyformer.training.loop import Trainer, workload_of
+    from polyformer.training.settings import TrainingSettings
+
+    model_settings, training = split_settings([PolyFormerSettings, TrainingSettings], settings)
+    out = task.objective.out_channels(task.num_classes)
+    model = PolyFormerModel(task.graph.num_features, out, model_settings)
+    split = task.splits[0]
+    model.bind(task.graph, workload_of(split, training))
+    trainer = Trainer(model, task.objective, task.metric, task.labels, split, training)
+    while True:
+        yield trainer._run_epoch
+
+
+def literal_epochs(task: Any, settings: dict[str, Any]) -> Any:
+    import torch
+
+    from benchmarks.literal import LiteralPolyFormer
+    from polyformer.tasks import METRICS
+    from polyformer.tokens import compute_tokens
+
+    tokens = compute_tokens(task.graph, settings["basis"], settings["order"], settings["self_loops"])
+    names = ("hidden_channels", "order", "num_layers", "heads", "ffn_channels", "mlp_ratio", "decay", "dropout")
+    options = {name: settings[name] for name in (*names, "attention_dropout")}
+    out = task.objective.out_channels(task.num_classes)
+    model = LiteralPolyFormer(task.graph.num_features, out_channels=out, **options)
+    attention = model.attention_parameters()
+    chosen = {id(parameter) for parameter in attention}
+    rest = [parameter for parameter in model.parameters() if id(parameter) not in chosen]
+    groups = [
+        {"params": rest, "lr": settings["lr"], "weight_decay": settings["weight_decay"]},
+        {"params": attention, "lr": settings["attention_lr"], "weight_decay": settings["attention_weight_decay"]},
+    ]
+    optimizer = torch.optim.Adam(groups)
+    split, labels = task.splits[0], torch.from_numpy(task.labels)
+    train = torch.from_numpy(split.train)
+    passes = 1 if task.objective.name == "binary" else 4
+
+    def epoch() -> None:
+        model.train()
+        optimizer.zero_grad()
+        task.objective.loss(model(tokens)[train], labels[train]).div(len(train)).backward()
+        optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            for _ in range(passes):
+                outputs = model(tokens)
+        METRICS[task.metric](task.objective.scores(outputs[split.val]), task.labels[split.val])
+
+    while True:
+        yield epoch
+
+
+def token_gigabytes(dataset: str, basis: str) -> float:
+    """What the literal implementation's stored tokens take, from the published counts."""
+    from polyformer.datasets import DATASETS as TABLE
+    from polyformer.presets import load_preset
+
+    counts = TABLE[dataset].counts
+    assert counts is not None
+    return 4e-9 * counts.nodes * counts.features * (load_preset("paper", dataset, basis)["order"] + 1)
+
+
+def main() -> None:
+    """Print a Markdown table and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--datasets", default=",".join(DATASETS))
+    parser.add_argument("--bases", default="monomial,chebyshev")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        side, dataset, basis = arguments.child.split(",")
+        print(json.dumps(measure(side, dataset, basis, arguments.threads, arguments.epochs)))
+        return
+    rows = []
+    print("| data set | basis | literal s/epoch | ours s/epoch | ratio | literal MB | ours MB | share |")
+    print("|---|---|---|---|---|---|---|---|")
+    for dataset in arguments.datasets.split(","):
+        for basis in arguments.bases.split(","):
+            row = {"dataset": dataset, "basis": basis, "threads": arguments.threads}
+            row |= {side: child(side, dataset, basis, arguments) for side in ("ours", "literal")}
+            rows.append(row)
+            print(table_row(row), flush=True)
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+def child(side: str, dataset: str, basis: str, arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """Measure one side in a fresh process."""
+    if side == "literal" and token_gigabytes(dataset, basis) > 8:
+        return None
+    options = ["--threads", str(arguments.threads), "--epochs", str(arguments.epochs)]
+    command = [sys.executable, "-m", "benchmarks.training", "--child", f"{side},{dataset},{basis}", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def table_row(row: dict[str, Any]) -> str:
+    ours, literal = row["ours"], row["literal"]
+    start = f"| {row['dataset']} | {row['basis']} |"
+    if literal is None:
+        return f"{start} tokens do not fit | {ours['seconds']:.3f} | - | - | {ours['memory'] / 1e6:.0f} | - |"
+    ratio, share = literal["seconds"] / ours["seconds"], ours["memory"] / max(1, literal["memory"])
+    return (
+        f"{start} {literal['seconds']:.3f} | {ours['seconds']:.3f} | {ratio:.1f}× | "
+        f"{literal['memory'] / 1e6:.0f} | {ours['memory'] / 1e6:.0f} | {share:.2f} |"
+    )
+
+
+if __name__ == "__main__":
+    main()
