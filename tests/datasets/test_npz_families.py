@@ -25,11 +25,15 @@ def in_row_order(edge_index: np.ndarray) -> np.ndarray:
     return edge_index[:, np.lexsort((edge_index[1], edge_index[0]))]
 
 
-def test_cs_equals_pytorch_geometric(real_root: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "file", "classes"),
+    [("cs", "CS/raw/ms_academic_cs.npz", 15), ("physics", "Physics/raw/ms_academic_phy.npz", 5)],
+)
+def test_coauthors_equal_pytorch_geometric(real_root: Path, name: str, file: str, classes: int) -> None:
     from torch_geometric.io import read_npz  # what its Coauthor class calls; the class would write 500 MB
 
-    theirs: Any = read_npz(str(real_root / "CS" / "raw" / "ms_academic_cs.npz"), to_undirected=True)
-    task = load_dataset("cs", real_root)
+    theirs: Any = read_npz(str(real_root / file), to_undirected=True)
+    task = load_dataset(name, real_root)
     np.testing.assert_array_equal(edges_of(task), in_row_order(theirs.edge_index.numpy()))
     np.testing.assert_array_equal(task.labels, theirs.y.numpy())
     features = task.graph.features
@@ -40,7 +44,7 @@ def test_cs_equals_pytorch_geometric(real_root: Path) -> None:
     assert features.nnz == np.count_nonzero(dense)
     np.testing.assert_allclose(features.data, dense[rows, columns], rtol=1e-6)
     assert task.class_names is not None
-    assert len(task.class_names) == 15
+    assert len(task.class_names) == classes
 
 
 @pytest.mark.parametrize("name", ["minesweeper", "tolokers"])

@@ -18,17 +18,19 @@ pytestmark = pytest.mark.usefixtures("cache")
 
 @pytest.fixture
 def copied_root(real_root: Path, tmp_path: Path) -> Path:
-    """Citeseer in a place that may be written to."""
-    shutil.copytree(real_root / "CiteSeer", tmp_path / "root" / "CiteSeer", copy_function=shutil.copyfile)
+    """Citeseer and Pubmed in a place that may be written to."""
+    for name in ("CiteSeer", "PubMed"):
+        shutil.copytree(real_root / name, tmp_path / "root" / name, copy_function=shutil.copyfile)
     return tmp_path / "root"
 
 
-def test_equals_pytorch_geometric(copied_root: Path) -> None:
+@pytest.mark.parametrize("name", ["CiteSeer", "PubMed"])
+def test_equals_pytorch_geometric(copied_root: Path, name: str) -> None:
     from torch_geometric.datasets import Planetoid
     from torch_geometric.transforms import NormalizeFeatures
 
-    theirs: Any = Planetoid(str(copied_root), "CiteSeer", transform=NormalizeFeatures())[0]
-    task = load_dataset("citeseer", copied_root, "public")
+    theirs: Any = Planetoid(str(copied_root), name, transform=NormalizeFeatures())[0]
+    task = load_dataset(name.lower(), copied_root, "public")
     rows, columns = task.graph.adjacency().nonzero()
     expected = theirs.edge_index.numpy()
     assert set(zip(rows.tolist(), columns.tolist(), strict=True)) == set(map(tuple, expected.T.tolist()))
