@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: run test lint install clean
+.PHONY: run test bench lint install clean
 
 # Train on the generated Minesweeper board and print what it reached.
 run: install
@@ -14,6 +14,14 @@ run: install
 test: install lint
 	POLYFORMER_KERNEL=native $(BIN)/python -c "from polyformer.native import kernel_name; assert kernel_name() == 'native'"
 	$(BIN)/python -m pytest --cov=polyformer --cov-report=term-missing:skip-covered $(PYTEST_ARGS)
+
+# Ratios against scipy, torch and a literal implementation; a quarter of an hour or more.
+bench: install
+	mkdir -p benchmarks/results
+	for threads in 1 2; do \
+		$(BIN)/python -m benchmarks.tokens --threads $$threads --json benchmarks/results/tokens-$$threads.json && \
+		$(BIN)/python -m benchmarks.training --threads $$threads --json benchmarks/results/training-$$threads.json || exit 1; \
+	done
 
 lint: install
 	$(BIN)/ruff check .

@@ -40,7 +40,7 @@ setup(
         Extension(
             "polyformer.native._kernel",
             sources=[f"{NATIVE}/sparse.cpp", f"{NATIVE}/attention.cpp"],
-            depends=[f"{NATIVE}/targets.h", f"{NATIVE}/attention_body.h"],
+            depends=[f"{NATIVE}/targets.h", f"{NATIVE}/attention_body.h", f"{NATIVE}/mixing_body.h"],
             language="c++",
             optional=True,
         )

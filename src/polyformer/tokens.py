@@ -15,6 +15,7 @@ from polyformer.graph_checks import Features, to_numpy
 from polyformer.operators import Operator
 from polyformer.progress import Share
 from polyformer.propagation.engine import ENGINES, TokenJob
+from polyformer.propagation.kernel import mix_orders
 from polyformer.stores.directory import StoredTokens, TokenDirectoryWriter
 
 __all__ = [
@@ -25,8 +26,6 @@ __all__ = [
     "token_bytes",
     "write_tokens",
 ]
-
-_ROWS_PER_MIX = 4096
 
 
 def compute_tokens(
@@ -77,10 +76,9 @@ def compute_tokens_and_recurrence(
     count = graph.num_nodes if rows is None else len(rows)
     out = np.empty((count, order + 1, features.shape[1]), np.float32)
     recurrence = _run("memory", basis, TokenJob(Operator(graph, self_loops), features, order, out, rows, progress))
-    tokens = torch.from_numpy(out)
-    if mixing is not None:
-        mix_in_place(tokens, mixing)
-    return tokens, recurrence
+    if mixing is not None and not np.array_equal(mixing, np.eye(order + 1)):
+        mix_orders(out, mixing)
+    return torch.from_numpy(out), recurrence
 
 
 def write_tokens(
@@ -116,16 +114,6 @@ def open_tokens(directory: str | Path, basis: str | Basis | None = None, order: 
 def token_bytes(num_rows: int, order: int, num_features: int) -> int:
     """What float32 tokens of that size occupy, in memory or on disk."""
     return 4 * num_rows * (order + 1) * num_features
-
-
-def mix_in_place(tokens: torch.Tensor, mixing: np.ndarray) -> None:
-    """tokens <- M tokens along the orders, a few thousand rows at a time: (n, K+1, d)."""
-    if np.array_equal(mixing, np.eye(len(mixing))):
-        return
-    matrix = torch.from_numpy(mixing.astype(np.float32))
-    for start in range(0, len(tokens), _ROWS_PER_MIX):
-        rows = tokens[start : start + _ROWS_PER_MIX]
-        rows.copy_(torch.matmul(matrix, rows))
 
 
 def check_nodes(nodes: Any, num_nodes: int) -> np.ndarray | None:

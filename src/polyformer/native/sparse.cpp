@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "targets.h"
@@ -14,6 +15,7 @@ namespace {
 constexpr int64_t kRowsPerTask = 128;
 constexpr int64_t kRowsPerSum = 8192;
 constexpr int64_t kPrefetch = 24;
+constexpr int kMostTokens = 64;
 
 template <typename T>
 struct Product {
@@ -120,12 +122,24 @@ int run_product(int64_t rows, int width, const Product<T>& product, int threads)
     return 0;
 }
 
+namespace plain {
+#include "mixing_body.h"
+}
+#if WIDE_TARGETS
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+namespace avx2 {
+#include "mixing_body.h"
+}
+#pragma GCC pop_options
+#endif
+
 }  // namespace
 
 extern "C" {
 
 // Changes whenever a signature below does; the caller refuses any other.
-int polyformer_abi() { return 4; }
+int polyformer_abi() { return 5; }
 
 // Both return 0, or 1 if `width` is none of 8, 16, 32, 64.
 #define POLYFORMER_PRODUCT(name, T)                                                                                     \
@@ -172,5 +186,22 @@ void polyformer_column_subtract(int64_t count, int64_t rows, int64_t width, cons
             for (int64_t c = 0; c < width; ++c) x[i * width + c] -= weights[j * width + c] * b[c];
         }
     }
+}
+
+// Mix the orders of tokens (rows, count, width) in place. Returns 0, or 1 if there are too many orders.
+int polyformer_mix(int64_t rows, int count, int64_t width, const float* matrix, float* tokens, int threads) {
+    if (count > kMostTokens) return 1;
+#if WIDE_TARGETS
+    const auto function = has_avx2() ? avx2::mix_rows : plain::mix_rows;
+#else
+    const auto function = plain::mix_rows;
+#endif
+    const int64_t tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t task = 0; task < tasks; ++task) {
+        const int64_t begin = task * kRowsPerTask;
+        function(begin, std::min(rows, begin + kRowsPerTask), count, width, matrix, tokens);
+    }
+    return 0;
 }
 }

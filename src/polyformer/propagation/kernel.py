@@ -17,10 +17,12 @@ import scipy.sparse as sp
 from polyformer.graph import Graph
 from polyformer.native import native_library, num_threads, pointer
 
-__all__ = ["KERNEL_WIDTHS", "SparseBlock", "column_dots", "column_subtract"]
+__all__ = ["KERNEL_WIDTHS", "SparseBlock", "column_dots", "column_subtract", "mix_orders"]
 
 KERNEL_WIDTHS = (64, 32, 16, 8)
 """Column widths for which the native kernel is compiled."""
+
+_ROWS_PER_MIX = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +118,20 @@ class SparseBlock:
         if emit is not None:
             emit[:] = out[:, : emit.shape[1]] * (1.0 if emit_scale is None else emit_scale[:, None])
         return out
+
+
+def mix_orders(tokens: np.ndarray, mixing: np.ndarray) -> None:
+    """tokens <- M tokens along the orders, in place: (n, K+1, d) contiguous float32."""
+    count, num_tokens, width = tokens.shape
+    matrix = np.ascontiguousarray(mixing, dtype=np.float32)
+    library = native_library()
+    if library is not None:
+        sizes = (ctypes.c_int64(count), ctypes.c_int(num_tokens), ctypes.c_int64(width))
+        if library.polyformer_mix(*sizes, pointer(matrix), pointer(tokens), ctypes.c_int(num_threads())) == 0:
+            return
+    for start in range(0, count, _ROWS_PER_MIX):
+        rows = tokens[start : start + _ROWS_PER_MIX]
+        rows[:] = matrix @ rows
 
 
 def column_dots(basis: np.ndarray, x: np.ndarray) -> np.ndarray:
