@@ -7,7 +7,6 @@ import numpy as np
 from polyformer.bases import FixedBasis
 from polyformer.bases.optimal import BREAKDOWN
 from polyformer.graph import Graph
-from polyformer.operators import Operator
 
 
 def dense_features(graph: Graph) -> np.ndarray:
@@ -52,7 +51,3 @@ def exact_optimal(graph: Graph, order: int, self_loops: bool = False) -> np.ndar
                 break
             tokens[:, k + 1, column] = step / residual
     return tokens
-
-
-def operator_of(graph: Graph, self_loops: bool = False) -> Operator:
-    return Operator(graph, self_loops)

@@ -66,6 +66,18 @@ def test_tables_are_read_without_import(tables: Path, tmp_path: Path, capsys: py
     assert direct.graph.num_edges == imported.graph.num_edges
 
 
+def test_a_run_finds_its_graph_from_anywhere(
+    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tables.parent)
+    assert run("train", "tables", "--out", tmp_path / "run", *FAST) == 0
+    assert run("train", "tables", "--out", tmp_path / "run", "--resume") == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert run("predict", tmp_path / "run", "--out", "p.parquet") == 0
+    assert pq.read_table("p.parquet").num_rows == 180
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

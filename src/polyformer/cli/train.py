@@ -62,7 +62,7 @@ def train(
 
     display = Display(json_only)
     given: dict[str, Any] = {
-        "data": data,
+        "data": None if data is None else _place(data),
         "model": model,
         "data_root": None if data_root is None else str(data_root),
         "protocol": protocol,
@@ -104,6 +104,14 @@ def train(
         )
     _conclude(display, result, out)
     display.result(result)
+
+
+def _place(data: str) -> str:
+    """A path as an absolute one, so that the run finds its data from anywhere; a data set's name as it is."""
+    from polyformer.datasets import DATASETS
+    from polyformer.registry import parse_spec
+
+    return data if parse_spec(data)[0] in DATASETS or not Path(data).exists() else str(Path(data).resolve())
 
 
 def _read_settings(pairs: list[str], basis: str | None, order: int | None, self_loops: bool | None) -> dict[str, Any]:

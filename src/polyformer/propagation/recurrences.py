@@ -117,12 +117,6 @@ class Propagator:
             _scale_columns(step, beta[k], basis[k + 1])
         return basis, Recurrence(norm, gamma, beta)
 
-    def multiply(self, x: np.ndarray) -> np.ndarray:
-        """P x for a block: (N, w) -> (N, w)."""
-        return self.matrix.product(
-            x * self.scaling[:, None], np.empty_like(x), row_scale=self.row_scale, loop=self.loop
-        )
-
     def _step(
         self, x: np.ndarray, out: np.ndarray, alpha: float, previous: np.ndarray | None, emit: np.ndarray | None
     ) -> None:
