@@ -52,6 +52,7 @@ def our_epochs(task: Any, settings: dict[str, Any]) -> Any:
     out = task.objective.out_channels(task.num_classes)
     model = PolyFormerModel(task.graph.num_features, out, model_settings)
     split = task.splits[0]
+    training = training.resolve(len(split.train), task.graph.num_features)
     model.bind(task.graph, workload_of(split, training))
     trainer = Trainer(model, task.objective, task.metric, task.labels, split, training)
     while True:

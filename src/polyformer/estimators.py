@@ -131,10 +131,9 @@ class PolyFormerClassifier:
         )
         model = cast(PolyFormerModel, card.build(derive_seed(self.seed, 0)))
         model.to(choose_device(self.device))
-        model.bind(graph, workload_of(split, card.training))
-        trainer = Trainer(
-            model, card.reader, card.metric, classes, split, card.training, seed=self.seed, observer=observer
-        )
+        training = card.training.resolve(len(split.train), graph.num_features)
+        model.bind(graph, workload_of(split, training))
+        trainer = Trainer(model, card.reader, card.metric, classes, split, training, seed=self.seed, observer=observer)
         trainer.run()
         self._card, self._model, self._graph = card, model.eval(), graph
         self.best_epoch_, self.best_score_ = trainer.stopping.best_epoch, trainer.stopping.best_score

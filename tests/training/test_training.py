@@ -237,6 +237,18 @@ def test_shuffling_of_nodes_and_of_batches() -> None:
         assert contiguous == (shuffle == "batches")
 
 
+def test_batch_size_is_resolved() -> None:
+    def size(batch_size: int | str, num_train: int, num_features: int) -> int | str:
+        return TrainingSettings(batch_size=batch_size).resolve(num_train, num_features).batch_size  # type: ignore[arg-type]
+
+    assert size("full", 5000, 7) == 5000
+    assert size("auto", 5000, 7) == 256
+    assert size("auto", 100, 7) == 100
+    assert size("auto", 11_000, 6805) == 1375
+    assert size("auto", 445, 2325) == 256
+    assert size(64, 5000, 6805) == 64
+
+
 def test_early_stopping_needs_a_strictly_greater_score() -> None:
     stopping = EarlyStopping(patience=2)
     assert stopping.update(1, math.nan)

@@ -52,8 +52,8 @@ def derive_seed(*parts: int) -> int:
 
 def workload_of(split: Split, settings: TrainingSettings) -> Workload:
     """What training on this split will ask of the model."""
-    batch = len(split.train) if settings.batch_size == "full" else settings.batch_size
-    steps = -(-len(split.train) // batch)
+    assert isinstance(settings.batch_size, int), "resolve the settings first"
+    steps = -(-len(split.train) // settings.batch_size)
     nodes = np.unique(np.concatenate([split.train, split.val, split.test]))
     return Workload(nodes, len(split.train) + len(split.val), steps + 1, settings.epochs)
 
@@ -73,6 +73,7 @@ class Trainer:
 
     Args:
         model: already bound to the graph and on its device.
+        settings: resolved, with a number for the batch size.
         labels: (N,) labels of the whole graph; only those of the split are read.
         checkpoint: where to keep the state; None keeps none. If the file exists, training goes on from it.
         should_stop: asked after every epoch; True ends training with :class:`TrainingInterrupted`.
@@ -194,11 +195,11 @@ class Trainer:
     def _batches(self, random: np.random.Generator) -> Iterator[Tensor]:
         """Positions among the training nodes, a batch at a time."""
         count = len(self.train_nodes)
-        if self.settings.batch_size == "full":
-            yield torch.arange(count)
-            return
         size = self.settings.batch_size
-        if self.settings.shuffle == "nodes":
+        assert isinstance(size, int), "resolve the settings first"
+        if size >= count:
+            yield torch.arange(count)
+        elif self.settings.shuffle == "nodes":
             yield from torch.from_numpy(random.permutation(count)).split(size)
         else:
             fixed = torch.arange(count).split(size)

@@ -175,7 +175,8 @@ def _train(
 ) -> dict[str, Any]:
     started = time.monotonic()
     model.to(choose_device(request.device))
-    model.bind(task.graph, workload_of(split, card.training), progress)
+    training = card.training.resolve(len(split.train), task.graph.num_features)
+    model.bind(task.graph, workload_of(split, training), progress)
     prepared = time.monotonic() - started
     run.drop_metrics_after(Checkpoint.load(run.checkpoint).epoch if run.checkpoint.exists() else 0)
     with run.metrics_writer() as write:
@@ -191,7 +192,7 @@ def _train(
             card.metric,
             task.labels,
             split,
-            card.training,
+            training,
             seed=request.seed,
             checkpoint=run.checkpoint,
             observer=observe,
@@ -215,6 +216,7 @@ def _train(
         "seconds": round(trainer.seconds, 3),
         "preparation_seconds": round(prepared, 3),
         "peak_memory_bytes": peak_memory(),
+        "batch_size": training.batch_size,
         "parameters": int(np.sum([p.numel() for p in model.parameters()])),
         "data": request.data,
         "protocol": task.protocol,

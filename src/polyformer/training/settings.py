@@ -1,12 +1,15 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from polyformer.errors import InvalidParameter
 from polyformer.settings import setting
 
-__all__ = ["TrainingSettings"]
+__all__ = ["WIDE_FEATURES", "TrainingSettings"]
+
+WIDE_FEATURES = 1024
+"""More feature columns than this make stored tokens heavy."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,9 @@ class TrainingSettings:
     weight_decay: float = setting(0.0, "L2 penalty inside Adam")
     epochs: int = setting(200, "at most so many passes over the training nodes")
     patience: int = setting(30, "stop after so many epochs without a better validation score")
-    batch_size: int | Literal["full"] = setting(256, "training nodes per optimiser step, or full")
+    batch_size: int | Literal["auto", "full"] = setting(
+        "auto", "training nodes per optimiser step, or full; auto is 256, or more where features are wide"
+    )
     shuffle: Literal["nodes", "batches"] = setting(
         "nodes", "what is shuffled each epoch: the nodes, or the order of fixed batches as in the paper's large graphs"
     )
@@ -28,9 +33,22 @@ class TrainingSettings:
         for name in ("epochs", "patience"):
             if getattr(self, name) < 1:
                 raise InvalidParameter(f"'{name}' must be 1 or more. Got {getattr(self, name)}.")
-        if self.batch_size != "full" and self.batch_size < 1:
-            raise InvalidParameter(f"'batch_size' must be 1 or more, or 'full'. Got {self.batch_size}.")
+        if isinstance(self.batch_size, int) and self.batch_size < 1:
+            raise InvalidParameter(f"'batch_size' must be 1 or more, 'auto' or 'full'. Got {self.batch_size}.")
         if not self.lr > 0:
             raise InvalidParameter(f"'lr' must be above 0. Got {self.lr}. Try 0.001.")
         if self.weight_decay < 0:
             raise InvalidParameter(f"'weight_decay' must be 0 or more. Got {self.weight_decay}.")
+
+    def resolve(self, num_train: int, num_features: int) -> TrainingSettings:
+        """The same with a number for ``auto`` and ``full``.
+
+        Small batches reach a score soonest. But wide features are best projected before they are propagated, which
+        costs a whole propagation per step: then an epoch has at most eight steps.
+        """
+        size = self.batch_size
+        if size == "full":
+            size = num_train
+        elif size == "auto":
+            size = 256 if num_features <= WIDE_FEATURES else max(256, -(-num_train // 8))
+        return replace(self, batch_size=min(size, num_train))
