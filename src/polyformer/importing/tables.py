@@ -35,6 +35,8 @@ def reading(path: Path) -> Iterator[None]:
         raise DataNotFound(f"There is no file '{path}'. Check the path.") from None
     except Exception as error:  # whatever a reader of a foreign format raises, the file is not what it should be
         reason = " ".join(str(error).split())[:300].rstrip(".")
+        if "allow_pickle" in reason:  # numpy's advice to load it all the same is not ours
+            reason = "it holds no plain arrays"
         if "CSV" in reason:
             raise InvalidData(f"'{path}' cannot be read as a table: {reason}. Correct the file.") from None
         raise FileCorrupt(f"'{path}' cannot be read ({reason}). Restore it from a copy or make it again.") from None
