@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from polyformer.arrays import aligned_empty
 from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve_basis
 from polyformer.errors import InvalidData, InvalidParameter
 from polyformer.graph import Graph
@@ -74,7 +75,7 @@ def compute_tokens_and_recurrence(
     # The matrix first: a response that is no polynomial is refused before any work is done.
     mixing = basis.mixing(order) if isinstance(basis, FixedBasis) else None
     count = graph.num_nodes if rows is None else len(rows)
-    out = np.empty((count, order + 1, features.shape[1]), np.float32)
+    out = aligned_empty((count, order + 1, features.shape[1]), np.float32)
     recurrence = _run("memory", basis, TokenJob(Operator(graph, self_loops), features, order, out, rows, progress))
     if mixing is not None and not np.array_equal(mixing, np.eye(order + 1)):
         mix_orders(out, mixing)

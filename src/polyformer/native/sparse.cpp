@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kRowsPerTask = 128;
 constexpr int64_t kRowsPerSum = 8192;
 constexpr int64_t kPrefetch = 24;
+constexpr int64_t kRowsAhead = 4;
 constexpr int kMostTokens = 64;
 
 template <typename T>
@@ -24,6 +25,7 @@ struct Product {
     const float* values;      // null: all ones
     const double* row_scale;  // null: all ones
     T loop;                   // weight of the diagonal
+    int64_t first_row;        // the diagonal of row i is at x[first_row + i]
     const T* x;
     double alpha;
     const T* previous;  // null: no term
@@ -41,8 +43,13 @@ INLINE void product_rows(const Product<T>& p, int64_t begin, int64_t end) {
     constexpr int kPerLine = 64 / sizeof(T);
     const int64_t last = p.indptr[end];
     for (int64_t i = begin; i < end; ++i) {
+        // The rows of the output are far apart, so no hardware prefetcher follows them.
+        if (p.emit && i + kRowsAhead < end) {
+            const T* ahead = p.emit + (i + kRowsAhead) * p.emit_stride;
+            for (int64_t c = 0; c < p.emit_width; c += kPerLine) __builtin_prefetch(ahead + c, 1);
+        }
         T sum[W];
-        for (int c = 0; c < W; ++c) sum[c] = p.loop != 0 ? p.loop * p.x[i * W + c] : T(0);
+        for (int c = 0; c < W; ++c) sum[c] = p.loop != 0 ? p.loop * p.x[(p.first_row + i) * W + c] : T(0);
         for (int64_t e = p.indptr[i]; e < p.indptr[i + 1]; ++e) {
             if (e + kPrefetch < last) {
                 const T* ahead = p.x + int64_t(p.indices[e + kPrefetch]) * W;
@@ -139,14 +146,14 @@ namespace avx2 {
 extern "C" {
 
 // Changes whenever a signature below does; the caller refuses any other.
-int polyformer_abi() { return 5; }
+int polyformer_abi() { return 6; }
 
 // Both return 0, or 1 if `width` is none of 8, 16, 32, 64.
 #define POLYFORMER_PRODUCT(name, T)                                                                                     \
     int name(int64_t rows, int width, const int64_t* indptr, const int32_t* indices, const float* values,               \
-             const double* row_scale, double loop, const T* x, double alpha, const T* previous, double beta, T* out,    \
+             const double* row_scale, double loop, int64_t first_row, const T* x, double alpha, const T* previous, double beta, T* out,    \
              T* emit, int64_t emit_stride, int64_t emit_width, const T* emit_scale, int threads) {                      \
-        const Product<T> product{indptr, indices,  values, row_scale, T(loop),     x,          alpha,                   \
+        const Product<T> product{indptr, indices,  values, row_scale, T(loop), first_row, x, alpha,                   \
                                  previous, T(beta), out,    emit,      emit_stride, emit_width, emit_scale};             \
         return run_product<T>(rows, width, product, threads);                                                           \
     }

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
+from polyformer.arrays import aligned_empty
 from polyformer.bases import FixedBasis
 from polyformer.graph_checks import Features
 from polyformer.operators import Operator
@@ -113,7 +114,7 @@ def _block_product(matrix: SparseBlock, dense: Tensor) -> Tensor:
     x = dense.detach().numpy()
     out = np.empty((matrix.shape[0], x.shape[1]), x.dtype)
     for block, width in column_blocks(x.shape[1]):
-        step = np.empty((matrix.shape[0], width), x.dtype)
+        step = aligned_empty((matrix.shape[0], width), x.dtype)
         matrix.product(padded(x[:, block], width, x.dtype), step)
         out[:, block] = step[:, : block.stop - block.start]
     return torch.from_numpy(out)

@@ -27,15 +27,17 @@ _ROWS_PER_MIX = 4096
 
 @dataclass(frozen=True, eq=False)
 class SparseBlock:
-    """A CSR matrix (rows, columns) that multiplies (columns, c) blocks; square where ``loop`` is not 0.
+    """A CSR matrix (rows, columns) that multiplies (columns, c) blocks.
 
-    ``values`` None means a pattern of ones. Columns ids must be in range: the native kernel does not check.
+    ``values`` None means a pattern of ones. ``first_row`` says where a range of rows of a square matrix begins: there
+    is its diagonal. Column ids must be in range: the native kernel does not check.
     """
 
     indptr: np.ndarray
     indices: np.ndarray
     values: np.ndarray | None
     shape: tuple[int, int]
+    first_row: int = 0
 
     @classmethod
     def of_graph(cls, graph: Graph) -> SparseBlock:
@@ -96,6 +98,7 @@ class SparseBlock:
                 pointer(self.values),
                 pointer(row_scale),
                 ctypes.c_double(loop),
+                ctypes.c_int64(self.first_row),
                 pointer(x),
                 ctypes.c_double(alpha),
                 pointer(previous),
@@ -110,7 +113,7 @@ class SparseBlock:
             return out
         step = self.to_scipy(x.dtype) @ x
         if loop:
-            step += x.dtype.type(loop) * x
+            step += x.dtype.type(loop) * x[self.first_row : self.first_row + self.shape[0]]
         scaled = step * (alpha if row_scale is None else alpha * row_scale[:, None])
         if previous is not None:
             scaled += beta * previous

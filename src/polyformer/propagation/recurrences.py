@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from polyformer.arrays import aligned_empty
 from polyformer.bases.optimal import BREAKDOWN, Recurrence
 from polyformer.operators import Operator
 from polyformer.propagation.kernel import KERNEL_WIDTHS, SparseBlock, column_dots, column_subtract
@@ -38,11 +39,10 @@ def column_blocks(num_columns: int, widest: int = KERNEL_WIDTHS[0]) -> Iterator[
 
 
 def padded(block: np.ndarray, width: int, dtype: Any) -> np.ndarray:
-    """A fresh C-contiguous (N, width) copy of (N, w), w ≤ width, filled up with zero columns."""
-    if block.shape[1] == width:
-        return np.array(block, dtype=dtype, order="C")
-    copy = np.zeros((block.shape[0], width), dtype)
+    """A fresh C-contiguous, aligned (N, width) copy of (N, w), w ≤ width, filled up with zero columns."""
+    copy = aligned_empty((block.shape[0], width), dtype)
     copy[:, : block.shape[1]] = block
+    copy[:, block.shape[1] :] = 0
     return copy
 
 
@@ -71,7 +71,7 @@ class Propagator:
         previous: np.ndarray | None = None
         for k in range(1, order + 1):
             alpha = -1.0 if k == 1 else -2.0
-            out = np.empty_like(x) if previous is None else previous
+            out = aligned_empty(x.shape, x.dtype) if previous is None else previous
             self._step(current, out, alpha, previous, emit(k))
             previous, current = current, out
             yield current
@@ -83,7 +83,8 @@ class Propagator:
             add: ``add(k, buffer)`` adds S G_k to the (N, w) buffer.
         """
         shape = (len(self.scaling), width)
-        later, last = np.zeros(shape, self.dtype), np.zeros(shape, self.dtype)
+        later, last = aligned_empty(shape, self.dtype), aligned_empty(shape, self.dtype)
+        later[:], last[:] = 0, 0
         for k in range(order, 0, -1):
             self._step(later, last, -2.0, last, None)
             later, last = last, later
@@ -101,13 +102,14 @@ class Propagator:
         rounding left along the others, the second what the first pass itself rounded.
         """
         rows, width = x.shape
-        basis = np.zeros((order + 1, rows, width))
+        basis = aligned_empty((order + 1, rows, width), np.float64)
         gamma, beta = np.zeros((order, width)), np.zeros((order, width))
         norm = np.sqrt(column_dots(x[None], x)[0])
         _scale_columns(x, norm, basis[0])
-        step = np.empty_like(x)
+        step, scaled = aligned_empty(x.shape, x.dtype), aligned_empty(x.shape, x.dtype)
         for k in range(order):
-            self.matrix.product(basis[k] * self.scaling[:, None], step, row_scale=self.row_scale, loop=self.loop)
+            np.multiply(basis[k], self.scaling[:, None], out=scaled)
+            self.matrix.product(scaled, step, row_scale=self.row_scale, loop=self.loop)
             for _ in range(2):
                 overlap = column_dots(basis[: k + 1], step)
                 gamma[k] += overlap[k]
