@@ -23,6 +23,7 @@ import torch
 from polyformer.datasets import load_dataset
 from polyformer.graph import Graph
 from polyformer.operators import Operator
+from polyformer.propagation.kernel import FASTEST_WIDTH
 from polyformer.tokens import compute_tokens, token_bytes
 
 ORDER = 10
@@ -88,7 +89,7 @@ def copy_bandwidth() -> float:
 def moved_bytes(graph: Graph) -> int:
     """What the recurrence reads and writes in all hops and blocks."""
     columns = graph.num_features
-    blocks = -(-columns // 64)
+    blocks = -(-columns // FASTEST_WIDTH)
     per_hop = 4 * len(graph.indices) * (columns + blocks) + 4 * graph.num_nodes * columns * 3
     return ORDER * per_hop
 

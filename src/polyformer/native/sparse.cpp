@@ -14,12 +14,13 @@ namespace {
 
 constexpr int64_t kRowsPerTask = 128;
 constexpr int64_t kRowsPerSum = 8192;
-constexpr int64_t kPrefetch = 24;
+constexpr int64_t kPrefetch = 32;
 constexpr int64_t kRowsAhead = 4;
 constexpr int kMostTokens = 64;
 
 template <typename T>
 struct Product {
+    int64_t rows;
     const int64_t* indptr;
     const int32_t* indices;
     const float* values;      // null: all ones
@@ -37,42 +38,78 @@ struct Product {
     const T* emit_scale;
 };
 
-// out[i] = alpha * row_scale[i] * (sum_e values[e] x[indices[e]] + loop * x[i]) + beta * previous[i]
+// A few columns in a register. Plain arrays of sums would live on the stack.
+template <typename T>
+struct Lanes {
+    typedef T Vector __attribute__((vector_size(32)));
+    static constexpr int kCount = 32 / sizeof(T);
+};
+
+template <typename T>
+INLINE void load(typename Lanes<T>::Vector& vector, const T* from) {
+    std::memcpy(&vector, from, sizeof vector);
+}
+
+template <typename T>
+INLINE void store(T* to, const typename Lanes<T>::Vector& vector) {
+    std::memcpy(to, &vector, sizeof vector);
+}
+
+template <int W, bool Write, typename T>
+INLINE void prefetch_row(const T* row) {
+    for (int c = 0; c < W; c += int(64 / sizeof(T))) __builtin_prefetch(row + c, Write);
+}
+
+// out[i] = alpha * row_scale[i] * (sum_e values[e] x[indices[e]] + loop * x[first_row + i]) + beta * previous[i]
 template <typename T, int W, bool Weighted>
-INLINE void product_rows(const Product<T>& p, int64_t begin, int64_t end) {
-    constexpr int kPerLine = 64 / sizeof(T);
-    const int64_t last = p.indptr[end];
+INLINE void product_rows(const Product<T> p, int64_t begin, int64_t end) {
+    typedef typename Lanes<T>::Vector Vector;
+    constexpr int kLanes = Lanes<T>::kCount, kVectors = W / kLanes;
+    const int64_t last = p.indptr[p.rows];
+    const bool whole_emit = p.emit && p.emit_width == W;
     for (int64_t i = begin; i < end; ++i) {
         // The rows of the output are far apart, so no hardware prefetcher follows them.
-        if (p.emit && i + kRowsAhead < end) {
-            const T* ahead = p.emit + (i + kRowsAhead) * p.emit_stride;
-            for (int64_t c = 0; c < p.emit_width; c += kPerLine) __builtin_prefetch(ahead + c, 1);
-        }
-        T sum[W];
-        for (int c = 0; c < W; ++c) sum[c] = p.loop != 0 ? p.loop * p.x[(p.first_row + i) * W + c] : T(0);
+        if (whole_emit && i + kRowsAhead < end) prefetch_row<W, true>(p.emit + (i + kRowsAhead) * p.emit_stride);
+        Vector sum[kVectors], row;
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) sum[v] = Vector{};
         for (int64_t e = p.indptr[i]; e < p.indptr[i + 1]; ++e) {
-            if (e + kPrefetch < last) {
-                const T* ahead = p.x + int64_t(p.indices[e + kPrefetch]) * W;
-                for (int c = 0; c < W; c += kPerLine) __builtin_prefetch(ahead + c);
+            if (e + kPrefetch < last) prefetch_row<W, false>(p.x + int64_t(p.indices[e + kPrefetch]) * W);
+            const T* from = p.x + int64_t(p.indices[e]) * W;
+#pragma GCC unroll 16
+            for (int v = 0; v < kVectors; ++v) {
+                load<T>(row, from + v * kLanes);
+                sum[v] += Weighted ? T(p.values[e]) * row : row;
             }
-            const T* row = p.x + int64_t(p.indices[e]) * W;
-            const T value = Weighted ? T(p.values[e]) : T(1);
-            for (int c = 0; c < W; ++c) sum[c] += Weighted ? value * row[c] : row[c];
+        }
+        if (p.loop != 0) {
+#pragma GCC unroll 16
+            for (int v = 0; v < kVectors; ++v) {
+                load<T>(row, p.x + (p.first_row + i) * W + v * kLanes);
+                sum[v] += p.loop * row;
+            }
         }
         // The scale in two parts: rounded to one float, its error would be the same in every hop and shift the spectrum.
         const double scale = p.row_scale ? p.alpha * p.row_scale[i] : p.alpha;
         const T high = static_cast<T>(scale), low = static_cast<T>(scale - static_cast<double>(high));
-        for (int c = 0; c < W; ++c) sum[c] = high * sum[c] + low * sum[c];
         T* out = p.out + i * W;
-        if (p.previous) {
-            const T* previous = p.previous + i * W;
-            for (int c = 0; c < W; ++c) out[c] = sum[c] + p.beta * previous[c];
-        } else {
-            for (int c = 0; c < W; ++c) out[c] = sum[c];
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) {
+            sum[v] = high * sum[v] + low * sum[v];
+            if (p.previous) {
+                load<T>(row, p.previous + i * W + v * kLanes);
+                sum[v] += p.beta * row;
+            }
+            store<T>(out + v * kLanes, sum[v]);
         }
-        if (p.emit) {
-            T* emit = p.emit + i * p.emit_stride;
-            for (int64_t c = 0; c < p.emit_width; ++c) emit[c] = p.emit_scale[i] * out[c];
+        if (!p.emit) continue;
+        T* emit = p.emit + i * p.emit_stride;
+        const T factor = p.emit_scale ? p.emit_scale[i] : T(1);
+        if (whole_emit) {
+#pragma GCC unroll 16
+            for (int v = 0; v < kVectors; ++v) store<T>(emit + v * kLanes, factor * sum[v]);
+        } else {
+            for (int64_t c = 0; c < p.emit_width; ++c) emit[c] = factor * out[c];
         }
     }
 }
@@ -117,14 +154,14 @@ RowFunction<T> choose(int width, bool weighted) {
 }
 
 template <typename T>
-int run_product(int64_t rows, int width, const Product<T>& product, int threads) {
+int run_product(int width, const Product<T>& product, int threads) {
     const RowFunction<T> run = choose<T>(width, product.values != nullptr);
     if (!run) return 1;
-    const int64_t tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
+    const int64_t tasks = (product.rows + kRowsPerTask - 1) / kRowsPerTask;
 #pragma omp parallel for schedule(dynamic, 4) num_threads(threads)
     for (int64_t task = 0; task < tasks; ++task) {
         const int64_t begin = task * kRowsPerTask;
-        run(product, begin, std::min(rows, begin + kRowsPerTask));
+        run(product, begin, std::min(product.rows, begin + kRowsPerTask));
     }
     return 0;
 }
@@ -150,12 +187,12 @@ int polyformer_abi() { return 6; }
 
 // Both return 0, or 1 if `width` is none of 8, 16, 32, 64.
 #define POLYFORMER_PRODUCT(name, T)                                                                                     \
-    int name(int64_t rows, int width, const int64_t* indptr, const int32_t* indices, const float* values,               \
-             const double* row_scale, double loop, int64_t first_row, const T* x, double alpha, const T* previous, double beta, T* out,    \
-             T* emit, int64_t emit_stride, int64_t emit_width, const T* emit_scale, int threads) {                      \
-        const Product<T> product{indptr, indices,  values, row_scale, T(loop), first_row, x, alpha,                   \
-                                 previous, T(beta), out,    emit,      emit_stride, emit_width, emit_scale};             \
-        return run_product<T>(rows, width, product, threads);                                                           \
+    int name(int64_t rows, int width, const int64_t* indptr, const int32_t* indices, const float* values,              \
+             const double* row_scale, double loop, int64_t first_row, const T* x, double alpha, const T* previous,     \
+             double beta, T* out, T* emit, int64_t emit_stride, int64_t emit_width, const T* emit_scale, int threads) {\
+        const Product<T> product{rows, indptr, indices, values, row_scale, T(loop), first_row, x, alpha, previous,     \
+                                 T(beta), out, emit, emit_stride, emit_width, emit_scale};                             \
+        return run_product<T>(width, product, threads);                                                                \
     }
 
 POLYFORMER_PRODUCT(polyformer_product_float32, float)

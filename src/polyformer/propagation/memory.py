@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from polyformer.bases.optimal import Recurrence
 from polyformer.graph_checks import Features
 from polyformer.propagation.engine import Engine, TokenJob
-from polyformer.propagation.kernel import KERNEL_WIDTHS
+from polyformer.propagation.kernel import FASTEST_WIDTH
 from polyformer.propagation.recurrences import Propagator, column_blocks, padded
 
 __all__ = ["MemoryEngine"]
@@ -20,10 +20,10 @@ _OPTIMAL_WIDTH = 8
 
 
 class MemoryEngine(Engine):
-    """Two float32 buffers of N × 64 for fixed bases, K+4 float64 ones of N × 8 for the optimal basis."""
+    """Two float32 buffers of N × 32 for fixed bases, K+4 float64 ones of N × 8 for the optimal basis."""
 
     def memory_needed(self, num_nodes: int, order: int, features: Features, fixed: bool) -> int:
-        buffers = 2 * KERNEL_WIDTHS[0] if fixed else 2 * (order + 4) * _OPTIMAL_WIDTH
+        buffers = 2 * FASTEST_WIDTH if fixed else 2 * (order + 4) * _OPTIMAL_WIDTH
         turned = 0 if isinstance(features, np.ndarray) else 8 * features.nnz
         return 4 * num_nodes * buffers + turned
 

@@ -16,7 +16,7 @@ import numpy as np
 from polyformer.arrays import aligned_empty
 from polyformer.bases.optimal import BREAKDOWN, Recurrence
 from polyformer.operators import Operator
-from polyformer.propagation.kernel import KERNEL_WIDTHS, SparseBlock, column_dots, column_subtract
+from polyformer.propagation.kernel import FASTEST_WIDTH, KERNEL_WIDTHS, SparseBlock, column_dots, column_subtract
 
 __all__ = ["Emit", "Propagator", "column_blocks", "padded"]
 
@@ -24,11 +24,11 @@ Emit = Callable[[int], np.ndarray | None]
 """Asked for order k, gives the (N, w) view that is to receive that order's tokens, or None."""
 
 
-def column_blocks(num_columns: int, widest: int = KERNEL_WIDTHS[0]) -> Iterator[tuple[slice, int]]:
+def column_blocks(num_columns: int, widest: int = FASTEST_WIDTH) -> Iterator[tuple[slice, int]]:
     """Cut columns into blocks of the kernel's widths; the last is padded up to one of them.
 
     >>> [(block.start, block.stop, width) for block, width in column_blocks(100)]
-    [(0, 64, 64), (64, 96, 32), (96, 100, 8)]
+    [(0, 32, 32), (32, 64, 32), (64, 96, 32), (96, 100, 8)]
     """
     start = 0
     while start < num_columns:
