@@ -34,7 +34,6 @@ struct Attention {
 };
 
 using NodeFunction = void (*)(const Attention&, int64_t, int64_t, float*);
-using DropoutFunction = void (*)(int64_t, int64_t, const float*, const float*, uint32_t, uint32_t, float, float*);
 
 namespace plain {
 #include "attention_body.h"
@@ -49,12 +48,15 @@ namespace avx2 {
 #pragma GCC pop_options
 #endif
 
+#if WIDE_TARGETS
+#define CHOOSE(name) (has_avx2() ? avx2::name : plain::name)
+#else
+#define CHOOSE(name) plain::name
+#endif
+
 template <bool Forward>
 NodeFunction choose(const Attention& p, int padded) {
-#if WIDE_TARGETS
-    if (has_avx2()) return avx2::choose<Forward>(p, padded);
-#endif
-    return plain::choose<Forward>(p, padded);
+    return CHOOSE(choose<Forward>)(p, padded);
 }
 
 template <bool Forward>
@@ -114,15 +116,29 @@ int polyformer_attention_backward(int64_t nodes, int heads, int tokens, int padd
 // out = residual + x * mask / (1 - p); the mask of position i is a hash of i and the seed.
 void polyformer_dropout(int64_t count, const float* x, const float* residual, uint32_t seed, uint32_t threshold,
                         float keep, float* out, int threads) {
-#if WIDE_TARGETS
-    const DropoutFunction function = has_avx2() ? avx2::dropout : plain::dropout;
-#else
-    const DropoutFunction function = plain::dropout;
-#endif
+    const auto function = CHOOSE(dropout);
     constexpr int64_t kPerTask = 1 << 15;
     const int64_t tasks = (count + kPerTask - 1) / kPerTask;
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t task = 0; task < tasks; ++task)
         function(task * kPerTask, std::min(count, (task + 1) * kPerTask), x, residual, seed, threshold, keep, out);
+}
+
+// In place on x (groups, rows, width) with bias (groups, width).
+void polyformer_bias_relu(int64_t groups, int64_t rows, int64_t width, const float* bias, float* x, int threads) {
+    const auto function = CHOOSE(bias_relu);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (int64_t group = 0; group < groups; ++group)
+        function(rows, width, bias + group * width, x + group * rows * width);
+}
+
+void polyformer_bias_relu_backward(int64_t groups, int64_t rows, int64_t width, const float* out, const float* grad,
+                                   float* x_grad, float* bias_grad, int threads) {
+    const auto function = CHOOSE(bias_relu_backward);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (int64_t group = 0; group < groups; ++group) {
+        const int64_t start = group * rows * width;
+        function(rows, width, out + start, grad + start, x_grad + start, bias_grad + group * width);
+    }
 }
 }

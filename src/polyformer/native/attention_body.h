@@ -195,3 +195,24 @@ static void dropout(int64_t begin, int64_t end, const float* x, const float* res
         out[i] = residual ? residual[i] + x[i] * kept : x[i] * kept;
     }
 }
+
+// x = max(x + bias, 0) for the rows of one group
+static void bias_relu(int64_t rows, int64_t width, const float* bias, float* x) {
+    for (int64_t i = 0; i < rows; ++i, x += width)
+        for (int64_t c = 0; c < width; ++c) {
+            const float sum = x[c] + bias[c];
+            x[c] = sum > 0.0f ? sum : 0.0f;
+        }
+}
+
+// grad passes where out is positive; bias_grad is its sum over the rows
+static void bias_relu_backward(int64_t rows, int64_t width, const float* out, const float* grad, float* x_grad,
+                               float* bias_grad) {
+    for (int64_t c = 0; c < width; ++c) bias_grad[c] = 0.0f;
+    for (int64_t i = 0; i < rows; ++i, out += width, grad += width, x_grad += width)
+        for (int64_t c = 0; c < width; ++c) {
+            const float passed = out[c] > 0.0f ? grad[c] : 0.0f;
+            x_grad[c] = passed;
+            bias_grad[c] += passed;
+        }
+}

@@ -1,4 +1,4 @@
-"""The two operations that take most of a PolyFormer's time on a CPU, fused: attention over few tokens, and dropout.
+"""What torch would do in many passes over memory, fused: attention over few tokens, dropout, bias with ReLU.
 
 Float32 tensors on the CPU go to the native kernel, everything else through torch; both compute the same function.
 Dropout masks of the native path are hashes of a seed drawn from torch's generator: ``torch.manual_seed`` repeats them.
@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from polyformer.native import native_library, num_threads
 
-__all__ = ["add_dropout", "poly_attention"]
+__all__ = ["add_dropout", "bias_relu", "poly_attention"]
 
 _PADDED = (8, 16, 32)
 
@@ -50,6 +50,13 @@ def add_dropout(residual: Tensor, x: Tensor, probability: float, training: bool)
     if _is_native(residual, x) and x.numel() < 2**32:
         return _AddDropout.apply(residual, x, probability)
     return residual + functional.dropout(x, probability)
+
+
+def bias_relu(x: Tensor, bias: Tensor) -> Tensor:
+    """``relu(x + bias)`` with a bias per group, in place on ``x``: (J, B, C), (J, 1, C) -> (J, B, C)."""
+    if _is_native(x, bias) and x.is_contiguous():
+        return _BiasReLU.apply(x, bias)
+    return (x + bias).relu_()
 
 
 def _is_native(*tensors: Tensor) -> bool:
@@ -132,6 +139,28 @@ class _AddDropout(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         return gradients[0], _apply_mask(gradients[0].contiguous(), None, ctx.mask), None
+
+
+class _BiasReLU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
+        library = native_library()
+        assert library is not None
+        ctx.sizes = tuple(map(ctypes.c_int64, x.shape))
+        library.polyformer_bias_relu(*ctx.sizes, _address(bias.contiguous()), _address(x), ctypes.c_int(num_threads()))
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        (out,), gradient = ctx.saved_tensors, gradients[0].contiguous()
+        x_grad, bias_grad = torch.empty_like(out), out.new_empty(out.shape[0], 1, out.shape[2])
+        library = native_library()
+        assert library is not None
+        addresses = map(_address, (out, gradient, x_grad, bias_grad))
+        library.polyformer_bias_relu_backward(*ctx.sizes, *addresses, ctypes.c_int(num_threads()))
+        return x_grad, bias_grad
 
 
 def _apply_mask(x: Tensor, residual: Tensor | None, mask: tuple[Any, ...]) -> Tensor:

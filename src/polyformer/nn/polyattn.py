@@ -11,7 +11,7 @@ from torch.nn import functional
 from polyformer.bases import check_order
 from polyformer.errors import InvalidParameter
 from polyformer.nn.checks import check_dropout, check_heads, check_positive
-from polyformer.nn.functional import poly_attention
+from polyformer.nn.functional import bias_relu, poly_attention
 from polyformer.registry import suggest
 
 __all__ = ["ACTIVATIONS", "OrderMLPs", "PolyAttn"]
@@ -20,7 +20,7 @@ ACTIVATIONS = ("tanh", "softmax")
 
 
 class OrderMLPs(nn.Module):
-    """One two-layer MLP per order, all K+1 in two batched products: (B, K+1, C) -> (K+1, B, out).
+    """One two-layer MLP per order, all K+1 in batched products: (B, K+1, C) -> (K+1, B, out).
 
     MLP_j is Linear(C, inner) - ReLU - Linear(inner, out), each initialised as ``nn.Linear``.
     """
@@ -41,9 +41,22 @@ class OrderMLPs(nn.Module):
             nn.init.uniform_(bias, -bound, bound)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        by_order = tokens.transpose(0, 1)  # (K+1, B, C)
-        inner = torch.baddbmm(self.bias1, by_order, self.weight1).relu_()  # (K+1, B, inner)
-        return torch.baddbmm(self.bias2, inner, self.weight2)  # (K+1, B, out)
+        return torch.baddbmm(self.bias2, self._inner(tokens), self.weight2)  # (K+1, B, out)
+
+    def followed_by(self, linear: Tensor, tokens: Tensor) -> Tensor:
+        """The MLPs and then ``linear`` (out', out) without bias: (B, K+1, C) -> (K+1, B, out').
+
+        The second layer and ``linear`` are multiplied first where that is less work for so many rows: B inner out' and
+        the product inner out out', against B out (inner + out').
+        """
+        inner, out, rows, width = *self.weight2.shape[1:], len(tokens), len(linear)
+        if rows * out * (inner + width) <= inner * width * (rows + out):
+            return functional.linear(self(tokens), linear)
+        weight, bias = functional.linear(self.weight2, linear), functional.linear(self.bias2, linear)
+        return torch.baddbmm(bias, self._inner(tokens), weight)
+
+    def _inner(self, tokens: Tensor) -> Tensor:
+        return bias_relu(torch.bmm(tokens.transpose(0, 1), self.weight1), self.bias1)  # (K+1, B, inner)
 
 
 class PolyAttn(nn.Module):
@@ -136,7 +149,7 @@ class PolyAttn(nn.Module):
             raise InvalidParameter(
                 f"'tokens' must have shape (B, {self.order + 1}, {self.channels}). Got {tuple(tokens.shape)}."
             )
-        return functional.linear(self.order_mlps(tokens), torch.cat([self.query.weight, self.key.weight]))
+        return self.order_mlps.followed_by(torch.cat([self.query.weight, self.key.weight]), tokens)
 
     def _bias(self) -> Tensor:
         """β_j / (j+1)^r: (H, K+1)."""
