@@ -39,7 +39,7 @@ setup(
     ext_modules=[
         Extension(
             "polyformer.native._kernel",
-            sources=[f"{NATIVE}/sparse.cpp", f"{NATIVE}/attention.cpp"],
+            sources=[f"{NATIVE}/sparse.cpp", f"{NATIVE}/attention.cpp", f"{NATIVE}/synthetic.cpp"],
             depends=[f"{NATIVE}/targets.h", f"{NATIVE}/attention_body.h", f"{NATIVE}/mixing_body.h"],
             language="c++",
             optional=True,

@@ -23,6 +23,7 @@ from polyformer.importing.options import ImportOptions, ImportSummary
 from polyformer.importing.readers import is_native, read_source
 from polyformer.importing.resident import spare_bytes
 from polyformer.importing.source import Source, build_task, pour_edges
+from polyformer.importing.synthetic import is_synthetic, write_synthetic
 from polyformer.progress import Stages
 from polyformer.tasks import Task
 
@@ -46,6 +47,8 @@ def import_graph(
     """
     started = time.perf_counter()
     options, path, destination = options or ImportOptions(), Path(source), Path(destination)
+    if is_synthetic(source):
+        return write_synthetic(str(source), destination, progress)
     if is_native(path):
         return _copy(path, destination, started)
     with import_folder(destination) as folder:

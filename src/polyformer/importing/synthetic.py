@@ -1,0 +1,394 @@
+r"""Graphs of any size made up on the spot, for tests of scale: ``synthetic:nodes=1e6,edges=15e6,classes=40``.
+
+Degrees follow a power law, communities carry the label, features are informative of it. Rows of the adjacency are
+computed one by one, in order, so that nothing is sorted and nothing but 12 bytes a node is held in memory, whatever the
+number of edges; see ``native/synthetic.cpp``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyformer.errors import InvalidParameter, MissingDependency, OutOfResources
+from polyformer.files import write_json
+from polyformer.graph import FORMAT, Graph
+from polyformer.importing.array_files import NpyWriter, npy_digest
+from polyformer.importing.directory import import_folder, sync
+from polyformer.importing.options import ImportSummary
+from polyformer.native import native_library, num_threads, pointer
+from polyformer.progress import Stages
+from polyformer.registry import check_options, parse_spec
+from polyformer.splits import uniform_split
+from polyformer.tasks import Task
+
+__all__ = ["SyntheticOptions", "is_synthetic", "write_synthetic"]
+
+_TAIL = 1.5  # degrees d have P(degree > d) ~ d^-1.5, i.e. a density of exponent 2.5
+_LARGEST_SHARE = 400  # no degree is larger than nodes / 400: in papers100M the largest is 1/440
+_ROWS = 1 << 20
+_ENTRIES = 1 << 24
+_SAMPLE = 1 << 19
+_FEATURE_BYTES = 1 << 25
+
+
+@dataclass(frozen=True)
+class SyntheticOptions:
+    """What ``synthetic:key=value,…`` can say.
+
+    Attributes:
+        nodes, edges: their numbers; repeated edges and loops are dropped and made up for, which leaves the number of
+            edges within 1 % of what was asked for.
+        features: columns; column j of a node is (centre of its class)_j plus noise, scaled to variance 1.
+        classes: communities, of unequal sizes; a node's label is its community.
+        labelled: how many nodes have a label: a share up to 1, or a number of nodes.
+        homophily: share of the edges that are drawn within a community; the others go anywhere.
+        noise: standard deviation of the noise, that of the centres being 1.
+        dtype: of the features: float16 or float32.
+        seed: all else equal, the same seed gives the same bytes.
+
+    Example:
+        >>> SyntheticOptions.parse("synthetic:nodes=1e3,edges=5000").nodes
+        1000
+    """
+
+    nodes: int = 100_000
+    edges: int = 1_000_000
+    features: int = 64
+    classes: int = 10
+    labelled: float = 1.0
+    homophily: float = 0.6
+    noise: float = 4.0
+    dtype: str = "float32"
+    seed: int = 0
+
+    @classmethod
+    def parse(cls, spec: str) -> SyntheticOptions:
+        """From the text after ``polyformer import``."""
+        name, given = parse_spec(spec)
+        check_options("source", name, given, [field.name for field in fields(cls)])
+        for key in ("nodes", "edges", "features", "classes", "seed"):
+            if key in given:
+                given[key] = _whole(key, given[key])
+        return cls(**given)
+
+    def __post_init__(self) -> None:
+        for name, value, least, most in (
+            ("nodes", self.nodes, 2, 2**31 - 1),
+            ("edges", self.edges, 1, self.nodes * (self.nodes - 1) // 8),
+            ("features", self.features, 0, 1 << 20),
+            ("classes", self.classes, 1, self.nodes // 2),
+            ("homophily", self.homophily, 0, 1),
+            ("noise", self.noise, 0, 1e4),
+            ("seed", self.seed, 0, 2**63 - 1),
+            ("labelled", self.labelled, 0, self.nodes),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+                raise InvalidParameter(f"'{name}' of a synthetic graph must lie in {least}..{most}. Got {value!r}.")
+        if self.dtype not in ("float16", "float32"):
+            raise InvalidParameter(f"'dtype' of a synthetic graph must be float16 or float32. Got '{self.dtype}'.")
+
+    @property
+    def num_labelled(self) -> int:
+        """How many nodes have a label."""
+        return int(self.labelled if self.labelled > 1 else round(self.labelled * self.nodes))
+
+    @property
+    def disk_bytes(self) -> int:
+        """What the graph directory occupies; there are no temporary files."""
+        itemsize = np.dtype(self.dtype).itemsize
+        return 8 * self.edges + 16 * self.nodes + itemsize * self.nodes * self.features
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        raise InvalidParameter(f"'{name}' of a synthetic graph must be a whole number such as 1e6. Got {value!r}.")
+    return int(value)
+
+
+def is_synthetic(source: str | Path) -> bool:
+    """Whether a source is such a spec."""
+    return parse_spec(str(source))[0] == "synthetic" if str(source).startswith("synthetic") else False
+
+
+def write_synthetic(spec: str, destination: Path, progress: Stages | None = None) -> ImportSummary:
+    """Write the graph that ``spec`` describes as a graph directory."""
+    started = time.perf_counter()
+    options = SyntheticOptions.parse(spec)
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(destination.parent).free
+    if free < options.disk_bytes:
+        raise OutOfResources(
+            f"This graph needs {options.disk_bytes / 1e9:.1f} GB of disk at '{destination.parent}'. "
+            f"Got {free / 1e9:.1f} GB. Free some or choose another disk."
+        )
+    with import_folder(destination) as folder:
+        maker = _Maker(options)
+        entries, isolated = maker.write_edges(folder, progress)
+        maker.release()
+        if options.features:
+            maker.write_features(folder, progress)
+        task = maker.task()
+        manifest = _manifest(folder, options, entries)
+        write_json(folder / "manifest.json", manifest | task.write_labels(folder))
+        sync(folder)
+    return ImportSummary(
+        destination=destination,
+        format="synthetic",
+        matched=(),
+        notes=(),
+        num_nodes=options.nodes,
+        num_edges=entries // 2,
+        num_features=options.features,
+        num_classes=options.classes,
+        weighted=False,
+        metric=task.metric,
+        protocol=task.protocol,
+        num_splits=len(task.splits),
+        edges_read=entries // 2,
+        self_loops=0,
+        isolated_nodes=isolated,
+        seconds=time.perf_counter() - started,
+    )
+
+
+class _Maker:
+    """Planned degrees by position, and the native routines that turn them into rows."""
+
+    def __init__(self, options: SyntheticOptions) -> None:
+        library = native_library()
+        if library is None:
+            raise MissingDependency(
+                "Synthetic graphs are made by the native kernel, which is not built. Install a C++ compiler and "
+                "reinstall polyformer."
+            )
+        self.options, self.library = options, library
+        self.first = _community_bounds(options)
+        self.stubs = np.empty(0, np.int64)
+        self._plan(2 * options.edges / options.nodes)
+        # Repeats and loops are lost; a sample of rows tells how many, and more stubs make up for them.
+        for _ in range(2):
+            lengths, _, planned = self._rows(0, min(options.nodes, _SAMPLE))
+            kept = int(lengths.sum()) / max(planned, 1)
+            wanted = 2 * options.edges / options.nodes
+            reached = kept * int(self.stubs[-1]) / options.nodes
+            if abs(reached / wanted - 1) < 2e-3:
+                break
+            self._plan(int(self.stubs[-1]) / options.nodes * wanted / max(reached, 1e-9))
+
+    def _plan(self, mean: float) -> None:
+        """Draw degrees of that mean, as stubs counted up by position, and where stubs are looked up."""
+        del self.stubs
+        options = self.options
+        self.stubs = _planned_degrees(options, mean)
+        sizes = self.stubs[self.first[1:]] - self.stubs[self.first[:-1]]
+        self.within = 2 * (options.homophily * sizes / 2).astype(np.int64)
+        total = int(self.stubs[-1])
+        self.shift = max(0, int(np.log2(max(total, 1) / options.nodes)) + 1)
+        self.owners = np.empty((total >> self.shift) + 1, np.int32)
+        nodes, shift = ctypes.c_int64(options.nodes), ctypes.c_int(self.shift)
+        self.library.polyformer_synthetic_owners(nodes, pointer(self.stubs), shift, pointer(self.owners))
+
+    def release(self) -> None:
+        """Give back what only edges need."""
+        self.stubs = np.empty(0, np.int64)
+        self.owners = np.empty(0, np.int32)
+
+    def _rows(self, begin: int, most_rows: int, room: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, int]:
+        """Lengths and columns of rows from ``begin`` on, as many as fit, and how many stubs they own."""
+        indices = np.empty(max(_ENTRIES, self.options.nodes), np.int32) if room is None else room
+        lengths, planned = np.empty(most_rows, np.int32), ctypes.c_int64(0)
+        rows = self.library.polyformer_synthetic_rows
+        rows.restype = ctypes.c_int64
+        count = rows(
+            ctypes.c_int64(self.options.nodes),
+            ctypes.c_int64(self.options.classes),
+            pointer(self.first),
+            pointer(self.stubs),
+            pointer(self.within),
+            pointer(self.owners),
+            ctypes.c_int(self.shift),
+            ctypes.c_uint64(self.options.seed),
+            ctypes.c_int64(begin),
+            ctypes.c_int64(most_rows),
+            pointer(indices),
+            ctypes.c_int64(len(indices)),
+            pointer(lengths),
+            ctypes.byref(planned),
+            ctypes.c_int(num_threads()),
+        )
+        lengths = lengths[:count]
+        return lengths, indices[: int(lengths.sum())], planned.value
+
+    def write_edges(self, folder: Path, progress: Stages | None) -> tuple[int, int]:
+        """Write ``indptr.npy`` and ``indices.npy``; returns the number of entries and of rows without any."""
+        entries = isolated = row = 0
+        nodes = self.options.nodes
+        # One buffer is filled while the other is written.
+        rooms = [np.empty(max(_ENTRIES, nodes // 64), np.int32) for _ in range(2)]
+        with (
+            NpyWriter(folder / "indptr.npy", np.int64) as indptr,
+            NpyWriter(folder / "indices.npy", np.int32) as indices,
+            ThreadPoolExecutor(1) as writer,
+        ):
+            indptr.append(np.zeros(1, np.int64))
+            pending = None
+            while row < nodes:
+                lengths, columns, _ = self._rows(row, min(_ROWS, nodes - row), rooms[0])
+                rooms.reverse()
+                ends = np.cumsum(lengths, dtype=np.int64)
+                ends += entries
+                if pending is not None:
+                    pending.result()
+                pending = writer.submit(indices.append, columns)
+                indptr.append(ends)
+                row, entries = row + len(lengths), int(ends[-1])
+                isolated += int(np.count_nonzero(lengths == 0))
+                if progress is not None:
+                    progress("writing edges", row, nodes)
+            if pending is not None:
+                pending.result()
+        return entries, isolated
+
+    def write_features(self, folder: Path, progress: Stages | None) -> None:
+        """Write ``features.npy``, row after row."""
+        options = self.options
+        centres = np.random.default_rng(options.seed).standard_normal((options.classes, options.features), np.float32)
+        length = 1 / np.sqrt(1 + options.noise**2)
+        rows = max(1, _FEATURE_BYTES // (4 * options.features))
+        blocks = [np.empty((rows, options.features), np.float32) for _ in range(2)]
+        with NpyWriter(folder / "features.npy", options.dtype, (options.features,)) as out:
+            with ThreadPoolExecutor(1) as writer:
+                pending = None
+                for begin, labels in self._labels(rows):
+                    block = blocks[0][: len(labels)]
+                    blocks.reverse()
+                    self.library.polyformer_synthetic_features(
+                        ctypes.c_uint64(options.seed),
+                        ctypes.c_int64(begin),
+                        ctypes.c_int64(len(labels)),
+                        ctypes.c_int64(options.features),
+                        pointer(labels),
+                        pointer(centres),
+                        ctypes.c_float(length),
+                        ctypes.c_float(length * options.noise),
+                        pointer(block),
+                        ctypes.c_int(num_threads()),
+                    )
+                    if pending is not None:
+                        pending.result()
+                    pending = writer.submit(out.append, block)
+                    if progress is not None:
+                        progress("writing features", begin, options.nodes)
+                if pending is not None:
+                    pending.result()
+
+    def _labels(self, rows: int) -> Iterator[tuple[int, np.ndarray]]:
+        """The classes of all nodes, (begin, int32), some rows at a time."""
+        nodes = self.options.nodes
+        for begin in range(0, nodes, rows):
+            labels = np.empty(min(rows, nodes - begin), np.int32)
+            self.library.polyformer_synthetic_labels(
+                ctypes.c_int64(nodes),
+                ctypes.c_int64(self.options.classes),
+                pointer(self.first),
+                ctypes.c_uint64(self.options.seed),
+                ctypes.c_int64(begin),
+                ctypes.c_int64(begin + len(labels)),
+                pointer(labels),
+                ctypes.c_int(num_threads()),
+            )
+            yield begin, labels
+
+    def task(self) -> Task:
+        """Labels of the nodes that have one, split 78/8/14 as papers100M's are; the edges stay on disk."""
+        nodes, count = self.options.nodes, self.options.num_labelled
+        drawn, labels = np.empty(count, np.int64), np.full(nodes, -1, np.int64)
+        seed, threads = ctypes.c_uint64(self.options.seed), ctypes.c_int(num_threads())
+        self.library.polyformer_synthetic_sample(
+            ctypes.c_int64(nodes), seed, ctypes.c_int64(count), pointer(drawn), threads
+        )
+        drawn.sort()
+        at = 0
+        for begin, part in self._labels(_ROWS):
+            until = int(np.searchsorted(drawn, begin + len(part)))
+            labels[drawn[at:until]] = part[drawn[at:until] - begin]
+            at = until
+        bare = Graph.from_csr(np.zeros(nodes + 1, np.int64), np.empty(0, np.int32))
+        if count == 0:
+            return Task("synthetic", bare, labels, (), "none")
+        return Task("synthetic", bare, labels, (uniform_split(labels, self.options.seed, 0.78, 0.08),), "fixed")
+
+
+def _community_bounds(options: SyntheticOptions) -> np.ndarray:
+    """(classes + 1,): where each community begins; the k-th has a share ∝ 1/√(k+1), and two nodes at least."""
+    shares = np.cumsum(1 / np.sqrt(np.arange(1, options.classes + 1)))
+    spare = options.nodes - 2 * options.classes
+    bounds = np.zeros(options.classes + 1, np.int64)
+    bounds[1:] = 2 * np.arange(1, options.classes + 1) + np.floor(spare * shares / shares[-1]).astype(np.int64)
+    bounds[-1] = options.nodes
+    return bounds
+
+
+def _planned_degrees(options: SyntheticOptions, mean: float) -> np.ndarray:
+    r"""Stubs before each position, (nodes + 1,): degrees are 1 plus a Lomax variable, cut off at nodes/400.
+
+    :math:`d = 1 + s ((1 - u)^{-1/a} - 1)` has density :math:`\propto d^{-(a+1)}` for large d; fractions are rounded at
+    random, which keeps the mean.
+    """
+    least = min(1.0, mean)
+    largest = max(8.0, 4 * mean, options.nodes / _LARGEST_SHARE)
+    scale = _lomax_scale(mean - least, largest)
+    stubs = np.zeros(options.nodes + 1, np.int64)
+    for chunk, begin in enumerate(range(0, options.nodes, _ROWS)):
+        random = np.random.default_rng([options.seed, chunk])
+        size = min(_ROWS, options.nodes - begin)
+        degrees = random.random(size)
+        np.subtract(1.0, degrees, out=degrees)
+        np.power(degrees, -1 / _TAIL, out=degrees)
+        degrees -= 1
+        degrees *= scale
+        np.minimum(degrees, largest, out=degrees)
+        degrees += least
+        degrees += random.random(size)
+        stubs[begin + 1 : begin + size + 1] = degrees
+    np.cumsum(stubs, out=stubs)
+    return stubs
+
+
+def _lomax_scale(mean: float, largest: float) -> float:
+    """The scale s at which a Lomax variable, cut off at ``largest``, has that mean; found by bisection."""
+    low, high = 0.0, 1e3 * max(mean, 1e-9)
+    for _ in range(200):
+        middle = (low + high) / 2
+        reached = middle / (_TAIL - 1) * (1 - (1 + largest / max(middle, 1e-300)) ** (1 - _TAIL))
+        low, high = (middle, high) if reached < mean else (low, middle)
+    return high
+
+
+def _manifest(folder: Path, options: SyntheticOptions, entries: int) -> dict[str, Any]:
+    """The same manifest as :meth:`polyformer.graph.Graph.save` writes; both hashes are taken at once."""
+    with ThreadPoolExecutor(2) as pool:
+        structure = pool.submit(npy_digest, folder / "indptr.npy", folder / "indices.npy")
+        features = pool.submit(npy_digest, folder / "features.npy") if options.features else None
+        fingerprint = structure.result() + ("" if features is None else f"-{features.result()}")
+    return {
+        "format": FORMAT,
+        "kind": "graph",
+        "num_nodes": options.nodes,
+        "num_edges": entries // 2,
+        "num_entries": entries,
+        "num_features": options.features,
+        "weighted": False,
+        "features": "dense" if options.features else None,
+        "structure": structure.result(),
+        "fingerprint": fingerprint,
+    }
