@@ -15,6 +15,7 @@ __all__ = [
     "InvalidParameter",
     "MissingDependency",
     "OutOfResources",
+    "OutputBusy",
     "OutputExists",
     "PolyformerError",
     "PresetNotFound",
@@ -51,6 +52,10 @@ class PresetNotFound(InvalidParameter):
 
 class OutputExists(InvalidParameter):
     """The output would overwrite something that is already there."""
+
+
+class OutputBusy(PolyformerError):
+    """Another process is writing to the same place."""
 
 
 class DataNotFound(PolyformerError, FileNotFoundError):

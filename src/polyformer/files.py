@@ -15,9 +15,19 @@ from typing import IO, Any
 
 import numpy as np
 
+from polyformer.arrays import row_pieces
 from polyformer.errors import DataNotFound, FileCorrupt, OutOfResources, OutputExists, PolyformerError
 
-__all__ = ["array_digest", "new_directory", "read_json", "reporting_io_errors", "write_json", "write_whole"]
+__all__ = [
+    "array_digest",
+    "new_directory",
+    "read_json",
+    "reporting_io_errors",
+    "sync_directory",
+    "try_lock",
+    "write_json",
+    "write_whole",
+]
 
 
 @contextlib.contextmanager
@@ -78,6 +88,28 @@ def new_directory(path: Path) -> Iterator[Path]:
         raise
 
 
+def sync_directory(path: Path) -> None:
+    """Have the names in a directory on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def try_lock(file: IO[bytes]) -> bool:
+    """Whether an open file could be locked for this process; the lock goes when it is closed or the process ends."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write readable JSON, whole or not at all."""
     with write_whole(path) as file:
@@ -101,8 +133,6 @@ def array_digest(*arrays: np.ndarray, chunk_bytes: int = 1 << 24) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
         digest.update(f"{array.dtype.str}{array.shape}".encode())
-        flat = array.reshape(-1)
-        step = max(1, chunk_bytes // max(1, array.itemsize))
-        for start in range(0, flat.size, step):
-            digest.update(np.ascontiguousarray(flat[start : start + step]).data)
+        for _, piece in row_pieces(array, chunk_bytes):
+            digest.update(np.ascontiguousarray(piece).data)
     return digest.hexdigest()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from polyformer.arrays import RowReader, row_pieces, row_ranges
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
 from polyformer.files import array_digest, new_directory, read_json, write_json
 from polyformer.graph_checks import (
@@ -123,14 +124,32 @@ class Graph:
         """d, the number of feature columns; 0 without features."""
         return 0 if self.features is None else int(self.features.shape[1])
 
-    @cached_property
+    @property
     def degrees(self) -> np.ndarray:
-        """(N,) float64: the number of neighbours, or the sum of the weights of a weighted graph."""
-        if self.weights is None:
-            return np.diff(self.indptr).astype(np.float64)
-        padded = np.concatenate([self.weights.astype(np.float64), [0.0]])
-        sums = np.add.reduceat(padded, self.indptr[:-1])
-        return np.where(np.diff(self.indptr) > 0, sums, 0.0)
+        """(N,) float64: the number of neighbours, or the sum of the weights of a weighted graph.
+
+        Mapped arrays are read in pieces, and nothing is kept.
+        """
+        degrees = np.empty(self.num_nodes)
+        values = self.indptr if self.weights is None else self.weights
+        with RowReader(self.indptr) as pointers, RowReader(values) as weights:
+            for start, stop in row_ranges(self.indptr, most_entries=1 << 22, most_rows=1 << 20):
+                begins = pointers.read(start, stop + 1)
+                np.subtract(begins[1:], begins[:-1], out=degrees[start:stop])
+                filled = np.flatnonzero(begins[1:] > begins[:-1])
+                if self.weights is not None and len(filled):
+                    entries = weights.read(int(begins[0]), int(begins[-1])).astype(np.float64)
+                    degrees[start + filled] = np.add.reduceat(entries, begins[filled] - begins[0])
+        return degrees
+
+    @cached_property
+    def longest_row(self) -> int:
+        """The largest number of neighbours."""
+        longest = last = 0
+        for _, piece in row_pieces(self.indptr):
+            longest = max(longest, int(piece[0]) - last, int(np.diff(piece).max(initial=0)))
+            last = int(piece[-1])
+        return longest
 
     @cached_property
     def fingerprint(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from polyformer.arrays import row_pieces
 from polyformer.errors import InvalidData
 
 __all__ = [
@@ -161,11 +162,22 @@ def check_csr(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | Non
         raise InvalidData(
             f"A CSR pattern needs int64 row pointers and int32 columns. Got {indptr.dtype} and {indices.dtype}."
         )
-    if indptr[0] != 0 or indptr[-1] != len(indices) or np.any(indptr[1:] < indptr[:-1]):
+    if not _rises(indptr, len(indices)):
         raise InvalidData(f"Row pointers must rise from 0 to the number of entries, {len(indices)}. Got other values.")
-    if len(indices) and (int(indices.min()) < 0 or int(indices.max()) >= num_nodes):
-        raise InvalidData(f"Column ids must lie in 0..{num_nodes - 1}. Got {int(indices.min())}..{int(indices.max())}.")
+    for _, piece in row_pieces(indices):
+        if int(piece.min()) < 0 or int(piece.max()) >= num_nodes:
+            raise InvalidData(f"Column ids must lie in 0..{num_nodes - 1}. Got {int(piece.min())}..{int(piece.max())}.")
     if weights is not None and weights.shape != indices.shape:
         raise InvalidData(f"There must be {len(indices)} weights, one per entry. Got {weights.shape}.")
     if features is not None and features.shape[0] != num_nodes:
         raise InvalidData(f"'features' must have one row per node, {num_nodes} in all. Got {features.shape[0]} rows.")
+
+
+def _rises(indptr: np.ndarray, last: int) -> bool:
+    """Whether row pointers go from 0 to ``last`` and never fall; read in pieces, as they may be mapped."""
+    before = 0
+    for start, piece in row_pieces(indptr):
+        if (start == 0 and piece[0] != 0) or piece[0] < before or np.any(piece[1:] < piece[:-1]):
+            return False
+        before = int(piece[-1])
+    return before == last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from polyformer.errors import InvalidParameter
 
-__all__ = ["available_memory", "format_bytes", "parse_bytes", "peak_memory"]
+__all__ = ["available_memory", "format_bytes", "parse_bytes", "peak_memory", "resident_bytes"]
 
 
 def available_memory() -> int:
@@ -28,6 +29,15 @@ def available_memory() -> int:
     except (OSError, ValueError):
         pass
     return max(free, 0)
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process now."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError, IndexError):
+        return 512 << 20  # where the system does not tell
 
 
 def peak_memory() -> int:

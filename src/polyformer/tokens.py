@@ -9,15 +9,16 @@ import numpy as np
 import torch
 
 from polyformer.arrays import aligned_empty
-from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve_basis
+from polyformer.bases import Basis, FixedBasis, Recurrence, basis_config, check_order, resolve_basis
 from polyformer.errors import InvalidData, InvalidParameter
 from polyformer.graph import Graph
 from polyformer.graph_checks import Features, to_numpy
 from polyformer.operators import Operator
 from polyformer.progress import Share
-from polyformer.propagation.engine import ENGINES, TokenJob
+from polyformer.propagation.engine import ENGINES, ArraySink, Engine, TokenJob, join_recurrences
 from polyformer.propagation.kernel import mix_orders
-from polyformer.stores.directory import StoredTokens, TokenDirectoryWriter
+from polyformer.stores.directory import FORMAT, StoredTokens
+from polyformer.stores.writer import TOKEN_DTYPES, TokenDirectoryWriter, TokenShape
 
 __all__ = [
     "check_nodes",
@@ -76,10 +77,12 @@ def compute_tokens_and_recurrence(
     mixing = basis.mixing(order) if isinstance(basis, FixedBasis) else None
     count = graph.num_nodes if rows is None else len(rows)
     out = aligned_empty((count, order + 1, features.shape[1]), np.float32)
-    recurrence = _run("memory", basis, TokenJob(Operator(graph, self_loops), features, order, out, rows, progress))
+    sink = ArraySink(out)
+    job = TokenJob(Operator(graph, self_loops), features, order, sink, rows, progress)
+    _run(ENGINES["memory"](), basis, job)
     if mixing is not None and not np.array_equal(mixing, np.eye(order + 1)):
         mix_orders(out, mixing)
-    return torch.from_numpy(out), recurrence
+    return torch.from_numpy(out), join_recurrences(sink.recurrences)
 
 
 def write_tokens(
@@ -89,22 +92,44 @@ def write_tokens(
     order: int = 10,
     self_loops: bool = False,
     nodes: Any = None,
-    engine: str = "memory",
+    engine: str | Engine = "memory",
     progress: Share | None = None,
+    dtype: str = "float32",
 ) -> None:
-    """Compute tokens into a token directory.
+    """Compute tokens into a token directory; the same call again goes on where it was killed.
 
     A fixed basis stores Chebyshev tokens, which serve every fixed basis, and records itself as the default view.
+
+    Args:
+        engine: ``"memory"``, ``"disk"`` or an engine object, e.g. ``DiskEngine(memory=8 << 30)``.
+        dtype: how tokens are stored: ``"float32"``, or ``"float16"``, which is refused if a token does not fit.
     """
     basis, order, features = resolve_basis(basis), check_order(order), _features(graph)
+    if dtype not in TOKEN_DTYPES:
+        raise InvalidParameter(f"'dtype' must be {' or '.join(TOKEN_DTYPES)}. Got '{dtype}'.")
     rows = check_nodes(nodes, graph.num_nodes)
     if isinstance(basis, FixedBasis):
         basis.mixing(order)
     operator = Operator(graph, self_loops)
-    count = graph.num_nodes if rows is None else len(rows)
-    with TokenDirectoryWriter.create(Path(directory), (count, order + 1, features.shape[1])) as writer:
-        recurrence = _run(engine, basis, TokenJob(operator, features, order, writer.array, rows, progress))
-        writer.finish(basis, order, operator.key, graph.fingerprint, rows, recurrence)
+    shape = TokenShape(graph.num_nodes if rows is None else len(rows), order, features.shape[1], dtype)
+    about = {
+        "format": FORMAT,
+        "kind": "tokens",
+        "graph": graph.fingerprint,
+        "operator": operator.key,
+        "order": order,
+        "num_rows": shape.num_rows,
+        "num_features": shape.num_features,
+        "dtype": dtype,
+        "stored": "chebyshev" if basis.fixed else basis.name,
+        "view": basis_config(basis, order),
+        "subset": rows is not None,
+    }
+    runner = ENGINES[engine]() if isinstance(engine, str) else engine
+    with TokenDirectoryWriter(Path(directory), shape, about, rows).open() as writer:
+        if writer.missing():
+            _run(runner, basis, TokenJob(operator, features, order, writer, rows, progress))
+        writer.finish()
 
 
 def open_tokens(directory: str | Path, basis: str | Basis | None = None, order: int | None = None) -> StoredTokens:
@@ -114,7 +139,7 @@ def open_tokens(directory: str | Path, basis: str | Basis | None = None, order: 
 
 def token_bytes(num_rows: int, order: int, num_features: int) -> int:
     """What float32 tokens of that size occupy, in memory or on disk."""
-    return 4 * num_rows * (order + 1) * num_features
+    return TokenShape(num_rows, order, num_features).bytes
 
 
 def check_nodes(nodes: Any, num_nodes: int) -> np.ndarray | None:
@@ -144,9 +169,8 @@ def _features(graph: Graph) -> Features:
     return graph.features
 
 
-def _run(engine: str, basis: Basis, job: TokenJob) -> Recurrence | None:
-    runner = ENGINES[engine]()
+def _run(engine: Engine, basis: Basis, job: TokenJob) -> None:
     if basis.fixed:
-        runner.chebyshev(job)
-        return None
-    return runner.optimal(job)
+        engine.chebyshev(job)
+    else:
+        engine.optimal(job)

@@ -20,7 +20,7 @@ SCRIPT = """
 import json, re, sys
 from pathlib import Path
 from polyformer.importing import ImportOptions, import_graph
-from polyformer.importing.resident import resident_bytes
+from polyformer.machine import resident_bytes
 
 bound = resident_bytes() + (300 << 20)
 summary = import_graph(sys.argv[1], sys.argv[2], ImportOptions(memory=bound))

@@ -39,28 +39,45 @@ class Display:
             sys.stdout.write(json.dumps(content, indent=2) + "\n")
 
     @contextlib.contextmanager
-    def share(self, title: str) -> Iterator[Share]:
-        """Progress of a step that tells the share of its work that is done; shown if it takes longer than a moment."""
+    def share(self, title: str, work: float = 0.0, unit: str = "") -> Iterator[Share]:
+        """Progress of a step that tells the share of its work that is done; shown if it takes longer than a moment.
+
+        Args:
+            work: how much there is in all, in ``unit``: then the rate is shown. What was done before this process
+                started, as its first report tells, counts for neither the rate nor the time left.
+        """
         start = time.monotonic()
+        first: float | None = None
+
+        def state(done: float) -> tuple[str, float]:
+            nonlocal first
+            first = done if first is None else first
+            rate = (done - first) / max(time.monotonic() - start, 1e-9)
+            return (f", {rate * work:,.0f} {unit}/s" if work else ""), (1 - done) / max(rate, 1e-9)
+
         if self.console.is_terminal:
             columns = (
                 TextColumn("{task.description}"),
                 BarColumn(),
-                TextColumn("{task.percentage:3.0f} %"),
+                TextColumn("{task.percentage:3.0f} %{task.fields[rate]}"),
                 TimeRemainingColumn(),
             )
             with Progress(*columns, console=self.console, transient=True) as bar:
-                task = bar.add_task(title, total=1.0, visible=False)
-                yield lambda done: bar.update(task, completed=done, visible=time.monotonic() - start > 0.5)
+                task = bar.add_task(title, total=1.0, visible=False, rate="")
+
+                def update(done: float) -> None:
+                    bar.update(task, completed=done, visible=time.monotonic() - start > 0.5, rate=state(done)[0])
+
+                yield update
             return
         last = start
 
         def line(done: float) -> None:
             nonlocal last
-            now = time.monotonic()
+            now, (rate, left) = time.monotonic(), state(done)
             if now - last > SECONDS_PER_LINE:
                 last = now
-                self.say(f"{title}: {100 * done:.0f} %, {(now - start) * (1 - done) / max(done, 1e-9):.0f} s left")
+                self.say(f"{title}: {100 * done:.0f} %{rate}, {left:.0f} s left")
 
         yield line
 

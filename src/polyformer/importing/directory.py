@@ -7,13 +7,13 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from polyformer.errors import InvalidData
-from polyformer.files import array_digest, new_directory
+from polyformer.files import array_digest, new_directory, try_lock
 from polyformer.graph import FORMAT
 from polyformer.importing.array_files import NpyWriter, npy_digest
 from polyformer.importing.features import ArrayFeatures, FeatureStream
@@ -33,7 +33,7 @@ def import_folder(destination: Path) -> Iterator[Path]:
     _remove_leftovers(destination)
     with new_directory(destination) as folder:
         with (folder / _MARK).open("wb") as mark:
-            _lock(mark)
+            try_lock(mark)
             (folder / "work").mkdir()
             yield folder
             shutil.rmtree(folder / "work")
@@ -44,22 +44,9 @@ def _remove_leftovers(destination: Path) -> None:
     for folder in destination.parent.glob(f".{destination.name}.*") if destination.parent.is_dir() else ():
         with contextlib.suppress(OSError):
             with (folder / _MARK).open("rb+") as mark:
-                if not _lock(mark):
+                if not try_lock(mark):
                     continue
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _lock(file: IO[bytes]) -> bool:
-    """Whether the lock could be taken; it goes when the file is closed or the process ends."""
-    try:
-        import fcntl
-    except ImportError:  # no such locks on this system: leave leftovers to the user
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def write_features(folder: Path, features: FeatureStream | None, num_nodes: int, progress: Stages | None) -> str | None:

@@ -1,26 +1,14 @@
-"""How much memory this process holds, and how much of a bound is left for sorting."""
+"""How much of a bound on memory is left for sorting."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from polyformer.errors import InvalidParameter
+from polyformer.machine import resident_bytes
 
-__all__ = ["resident_bytes", "spare_bytes"]
+__all__ = ["spare_bytes"]
 
 _RESERVE = 192 << 20  # batches that are being read or written
 _LEAST = 32 << 20
-_ASSUMED = 512 << 20  # where the system does not tell
-
-
-def resident_bytes() -> int:
-    """Resident memory of this process now."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError, IndexError):
-        return _ASSUMED
 
 
 def spare_bytes(memory: int) -> int:

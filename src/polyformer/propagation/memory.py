@@ -1,4 +1,4 @@
-"""The in-memory engine: features and tokens in memory, one block of columns after the other."""
+"""The in-memory engine: graph and features in memory, one block of columns after the other."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse as sp
 
-from polyformer.bases.optimal import Recurrence
 from polyformer.graph_checks import Features
-from polyformer.propagation.engine import Engine, TokenJob
+from polyformer.operators import Operator
+from polyformer.propagation.engine import Cost, Engine, TokenJob
+from polyformer.propagation.estimates import check_memory, seconds_of_hops
 from polyformer.propagation.kernel import FASTEST_WIDTH
-from polyformer.propagation.recurrences import Propagator, column_blocks, padded
+from polyformer.propagation.recurrences import Propagator, blocks_of, padded, part_of
 
 __all__ = ["MemoryEngine"]
 
@@ -22,43 +23,38 @@ _OPTIMAL_WIDTH = 8
 class MemoryEngine(Engine):
     """Two float32 buffers of N × 32 for fixed bases, K+4 float64 ones of N × 8 for the optimal basis."""
 
-    def memory_needed(self, num_nodes: int, order: int, features: Features, fixed: bool) -> int:
+    def cost(self, operator: Operator, order: int, features: Features, fixed: bool) -> Cost:
         buffers = 2 * FASTEST_WIDTH if fixed else 2 * (order + 4) * _OPTIMAL_WIDTH
         turned = 0 if isinstance(features, np.ndarray) else 8 * features.nnz
-        return 4 * num_nodes * buffers + turned
+        needed = 4 * operator.num_nodes * (buffers + 6) + turned
+        check_memory(needed, self.memory, "Take --engine disk, or raise --memory.")
+        return Cost(needed, seconds_of_hops(operator.graph, order, features.shape[1], fixed))
 
     def chebyshev(self, job: TokenJob) -> None:
-        order, out, nodes = job.order, job.out, job.nodes
+        order, nodes = job.order, job.nodes
         propagator, columns = Propagator(job.operator), _columns(job.features)
         total = job.features.shape[1] * (order + 1)
-        for block, width in column_blocks(job.features.shape[1]):
+        for block, width in blocks_of(job.out.missing(), FASTEST_WIDTH):
             used = block.stop - block.start
-            views: list[np.ndarray | None]
-            views = [out[:, k, block] if nodes is None else None for k in range(order + 1)]
-            hops = propagator.chebyshev(padded(columns(block), width, np.float32), order, emit=views.__getitem__)
-            for k, scaled in enumerate(hops):
-                if nodes is not None:
-                    out[:, k, block] = scaled[nodes, :used] * propagator.inverse[nodes, None]
-                if job.progress is not None:
-                    job.progress((block.start * (order + 1) + (k + 1) * used) / total)
+            with job.out.block(block) as out:
+                views = [out.view(k) if nodes is None else None for k in range(order + 1)]
+                hops = propagator.chebyshev(padded(columns(block), width, np.float32), order, emit=views.__getitem__)
+                for k, scaled in enumerate(hops):
+                    if views[k] is None:
+                        rows = slice(None) if nodes is None else nodes
+                        out.put(k, scaled[rows, :used] * propagator.inverse[rows, None])
+                    job.tell((block.start * (order + 1) + (k + 1) * used) / total)
 
-    def optimal(self, job: TokenJob) -> Recurrence:
-        order, out, nodes = job.order, job.out, job.nodes
+    def optimal(self, job: TokenJob) -> None:
         propagator, columns = Propagator(job.operator, np.float64), _columns(job.features)
-        parts: list[Recurrence] = []
-        for block, width in column_blocks(job.features.shape[1], widest=_OPTIMAL_WIDTH):
+        for block, width in blocks_of(job.out.missing(), _OPTIMAL_WIDTH):
             used = block.stop - block.start
-            basis, recurrence = propagator.lanczos(padded(columns(block), width, np.float64), order)
-            for k in range(order + 1):
-                out[:, k, block] = (basis[k] if nodes is None else basis[k, nodes])[:, :used]
-            parts.append(Recurrence(recurrence.norm[:used], recurrence.gamma[:, :used], recurrence.beta[:, :used]))
-            if job.progress is not None:
-                job.progress(block.stop / job.features.shape[1])
-        return Recurrence(
-            np.concatenate([part.norm for part in parts]),
-            np.concatenate([part.gamma for part in parts], axis=1),
-            np.concatenate([part.beta for part in parts], axis=1),
-        )
+            basis, recurrence = propagator.lanczos(padded(columns(block), width, np.float64), job.order)
+            with job.out.block(block) as out:
+                for k in range(job.order + 1):
+                    out.put(k, (basis[k] if job.nodes is None else basis[k, job.nodes])[:, :used])
+                out.recurrence = part_of(recurrence, used)
+            job.tell(block.stop / job.features.shape[1])
 
 
 def _columns(features: Features) -> Callable[[slice], np.ndarray]:

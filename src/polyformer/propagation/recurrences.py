@@ -8,7 +8,7 @@ buffers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from polyformer.bases.optimal import BREAKDOWN, Recurrence
 from polyformer.operators import Operator
 from polyformer.propagation.kernel import FASTEST_WIDTH, KERNEL_WIDTHS, SparseBlock, column_dots, column_subtract
 
-__all__ = ["Emit", "Propagator", "column_blocks", "padded"]
+__all__ = ["Emit", "Propagator", "blocks_of", "column_blocks", "lanczos", "padded", "part_of"]
 
 Emit = Callable[[int], np.ndarray | None]
 """Asked for order k, gives the (N, w) view that is to receive that order's tokens, or None."""
@@ -36,6 +36,22 @@ def column_blocks(num_columns: int, widest: int = FASTEST_WIDTH) -> Iterator[tup
         width = next((width for width in KERNEL_WIDTHS if width <= min(left, widest)), KERNEL_WIDTHS[-1])
         yield slice(start, min(start + width, num_columns)), width
         start += width
+
+
+def blocks_of(ranges: Iterable[slice], widest: int) -> Iterator[tuple[slice, int]]:
+    """:func:`column_blocks` of several ranges of columns.
+
+    >>> [(block.start, block.stop, width) for block, width in blocks_of([slice(0, 3), slice(10, 20)], 16)]
+    [(0, 3, 8), (10, 18, 8), (18, 20, 8)]
+    """
+    for columns in ranges:
+        for block, width in column_blocks(columns.stop - columns.start, widest):
+            yield slice(columns.start + block.start, columns.start + block.stop), width
+
+
+def part_of(recurrence: Recurrence, used: int) -> Recurrence:
+    """The recurrence of the first columns, without those that only fill up a block."""
+    return Recurrence(recurrence.norm[:used], recurrence.gamma[:, :used], recurrence.beta[:, :used])
 
 
 def padded(block: np.ndarray, width: int, dtype: Any) -> np.ndarray:
@@ -95,29 +111,12 @@ class Propagator:
         return last
 
     def lanczos(self, x: np.ndarray, order: int) -> tuple[np.ndarray, Recurrence]:
-        """Tokens of the optimal basis, re-orthogonalised against all earlier ones: (N, w) -> (K+1, N, w), all float64.
+        """:func:`lanczos` with this operator."""
 
-        Each step divides by β, so rounding in the tokens is amplified by the product of 1/β: in float32 it would hide
-        where a column's Krylov space ends. Twice is enough: the first pass removes the recurrence's two terms and what
-        rounding left along the others, the second what the first pass itself rounded.
-        """
-        rows, width = x.shape
-        basis = aligned_empty((order + 1, rows, width), np.float64)
-        gamma, beta = np.zeros((order, width)), np.zeros((order, width))
-        norm = np.sqrt(column_dots(x[None], x)[0])
-        _scale_columns(x, norm, basis[0])
-        step, scaled = aligned_empty(x.shape, x.dtype), aligned_empty(x.shape, x.dtype)
-        for k in range(order):
-            np.multiply(basis[k], self.scaling[:, None], out=scaled)
-            self.matrix.product(scaled, step, row_scale=self.row_scale, loop=self.loop)
-            for _ in range(2):
-                overlap = column_dots(basis[: k + 1], step)
-                gamma[k] += overlap[k]
-                column_subtract(basis[: k + 1], overlap, step)
-            residual = np.sqrt(column_dots(step[None], step)[0])
-            beta[k] = np.where(residual > BREAKDOWN, residual, 0.0)
-            _scale_columns(step, beta[k], basis[k + 1])
-        return basis, Recurrence(norm, gamma, beta)
+        def multiply(scaled: np.ndarray, out: np.ndarray) -> None:
+            self.matrix.product(scaled, out, row_scale=self.row_scale, loop=self.loop)
+
+        return lanczos(multiply, self.scaling, x, order)
 
     def _step(
         self, x: np.ndarray, out: np.ndarray, alpha: float, previous: np.ndarray | None, emit: np.ndarray | None
@@ -138,6 +137,38 @@ class Propagator:
     def _emit_first(x: np.ndarray, emit: np.ndarray | None) -> None:
         if emit is not None:
             emit[:] = x[:, : emit.shape[1]]
+
+
+def lanczos(
+    multiply: Callable[[np.ndarray, np.ndarray], None], scaling: np.ndarray, x: np.ndarray, order: int
+) -> tuple[np.ndarray, Recurrence]:
+    """Tokens of the optimal basis, re-orthogonalised against all earlier ones: (N, w) -> (K+1, N, w), all float64.
+
+    Each step divides by β, so rounding in the tokens is amplified by the product of 1/β: in float32 it would hide
+    where a column's Krylov space ends. Twice is enough: the first pass removes the recurrence's two terms and what
+    rounding left along the others, the second what the first pass itself rounded.
+
+    Args:
+        multiply: ``multiply(z, out)`` writes S (A + cI) z.
+        scaling: (N,) float64, the diagonal of S.
+    """
+    rows, width = x.shape
+    basis = aligned_empty((order + 1, rows, width), np.float64)
+    gamma, beta = np.zeros((order, width)), np.zeros((order, width))
+    norm = np.sqrt(column_dots(x[None], x)[0])
+    _scale_columns(x, norm, basis[0])
+    step, scaled = aligned_empty(x.shape, x.dtype), x  # x itself has been copied and is room now
+    for k in range(order):
+        np.multiply(basis[k], scaling[:, None], out=scaled)
+        multiply(scaled, step)
+        for _ in range(2):
+            overlap = column_dots(basis[: k + 1], step)
+            gamma[k] += overlap[k]
+            column_subtract(basis[: k + 1], overlap, step)
+        residual = np.sqrt(column_dots(step[None], step)[0])
+        beta[k] = np.where(residual > BREAKDOWN, residual, 0.0)
+        _scale_columns(step, beta[k], basis[k + 1])
+    return basis, Recurrence(norm, gamma, beta)
 
 
 def _scale_columns(x: np.ndarray, norm: np.ndarray, out: np.ndarray) -> None:

@@ -2,72 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from polyformer.bases import Basis, FixedBasis, Recurrence, basis_config, check_order, resolve_basis
+from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve_basis
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter
-from polyformer.files import new_directory, read_json, write_json
+from polyformer.files import read_json
 
-__all__ = ["StoredTokens", "TokenDirectoryWriter"]
+__all__ = ["FORMAT", "StoredTokens"]
 
 FORMAT = 1
-
-
-class TokenDirectoryWriter:
-    """Gives the engine an array on disk to fill; the directory appears whole, after :meth:`finish`."""
-
-    def __init__(self, folder: Path, shape: tuple[int, int, int]) -> None:
-        self.folder = folder
-        path = folder / "tokens.npy"
-        self.array = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-        # Reserve the space now: a full disk is then an error here, not a crash in the middle of a mapped write.
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-
-    @classmethod
-    @contextlib.contextmanager
-    def create(cls, directory: Path, shape: tuple[int, int, int]) -> Iterator[TokenDirectoryWriter]:
-        """Open a writer on a temporary directory that is renamed to ``directory`` at the end."""
-        with new_directory(directory) as folder:
-            yield cls(folder, shape)
-
-    def finish(
-        self,
-        basis: Basis,
-        order: int,
-        operator: dict[str, Any],
-        fingerprint: str,
-        nodes: np.ndarray | None,
-        recurrence: Recurrence | None,
-    ) -> None:
-        """Write the manifest and what belongs to the tokens besides themselves."""
-        self.array.flush()
-        if nodes is not None:
-            np.save(self.folder / "nodes.npy", nodes)
-        if recurrence is not None:
-            np.savez(self.folder / "recurrence.npz", norm=recurrence.norm, gamma=recurrence.gamma, beta=recurrence.beta)
-        manifest = {
-            "format": FORMAT,
-            "kind": "tokens",
-            "graph": fingerprint,
-            "operator": operator,
-            "order": order,
-            "num_rows": self.array.shape[0],
-            "num_features": self.array.shape[2],
-            "dtype": "float32",
-            "stored": "chebyshev" if basis.fixed else basis.name,
-            "view": basis_config(basis, order),
-            "subset": nodes is not None,
-            "complete": True,
-        }
-        write_json(self.folder / "manifest.json", manifest)
 
 
 class StoredTokens:
@@ -153,8 +100,9 @@ class StoredTokens:
             array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
         except (ValueError, OSError, EOFError) as error:
             raise FileCorrupt(f"'{path}' cannot be read ({error}). Make the tokens again.") from None
-        if array.shape != expected or array.dtype != np.float32:
+        dtype = self.manifest["dtype"]
+        if array.shape != expected or array.dtype != dtype:
             raise FileCorrupt(
-                f"'{path}' must hold float32 {expected}. Got {array.dtype} {array.shape}. Make the tokens again."
+                f"'{path}' must hold {dtype} {expected}. Got {array.dtype} {array.shape}. Make the tokens again."
             )
         return array

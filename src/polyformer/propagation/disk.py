@@ -1,0 +1,191 @@
+"""The out-of-core engine: two buffers of columns in memory, graph and features streamed past them from disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from polyformer.arrays import aligned_empty
+from polyformer.graph_checks import Features
+from polyformer.machine import available_memory
+from polyformer.operators import Operator
+from polyformer.propagation.engine import Cost, Engine, TokenBlock, TokenJob
+from polyformer.propagation.estimates import check_memory, seconds_of_hops
+from polyformer.propagation.feature_columns import FeatureColumns
+from polyformer.propagation.kernel import KERNEL_WIDTHS
+from polyformer.propagation.recurrences import blocks_of, lanczos, part_of
+from polyformer.propagation.streamed import StreamedAdjacency
+
+__all__ = ["DiskEngine"]
+
+_CHUNK_BYTES = (1 << 20, 1 << 26)
+_READ_BYTES_PER_SECOND = 1e9
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Columns in a block, columns of features that are read at once, bytes of a chunk, and the memory all take."""
+
+    width: int
+    ahead: int
+    chunk_bytes: int
+    memory: int
+
+
+class DiskEngine(Engine):
+    """Two float32 buffers of N × c, c = 64, 32, 16 or 8 as memory allows; K+3 float64 ones of N × 8 for optimal.
+
+    Beside them: one number a node (its scaling), two chunks of the index array, and a piece of the features.
+    """
+
+    def cost(self, operator: Operator, order: int, features: Features, fixed: bool) -> Cost:
+        plan = self._plan(operator, order, features, fixed)
+        reads = _file_bytes(features) * -(-features.shape[1] // plan.ahead)
+        reads += _index_bytes(operator) * order * -(-features.shape[1] // plan.width)
+        seconds = seconds_of_hops(operator.graph, order, features.shape[1], fixed)
+        return Cost(plan.memory, max(seconds, reads / _READ_BYTES_PER_SECOND) + token_seconds(features))
+
+    def _plan(self, operator: Operator, order: int, features: Features, fixed: bool) -> _Plan:
+        limit = int(0.8 * available_memory()) if self.memory is None else self.memory
+        num_nodes, num_columns = operator.num_nodes, features.shape[1]
+        chunk = min(max(limit // 64, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
+        longest = operator.graph.longest_row * (4 if operator.graph.weights is None else 8)
+        besides = 8 * num_nodes + 6 * chunk + 2 * longest
+        useful = next((w for w in reversed(KERNEL_WIDTHS) if w >= num_columns), KERNEL_WIDTHS[0])
+        widths = [w for w in KERNEL_WIDTHS if w <= useful] if fixed else [KERNEL_WIDTHS[-1]]
+        per_column = (2 * 4 if fixed else (order + 3) * 8) * num_nodes
+        for width in widths:
+            needed = besides + per_column * width
+            if needed <= limit:
+                break
+        else:
+            advice = f"Raise --memory{'' if fixed else ', lower --order, or take a fixed basis'}."
+            check_memory(needed, limit, advice)
+        # What is left holds features of further blocks, so that their file is read less often.
+        held = min(limit - needed, limit // 2) // (num_nodes * _itemsize(features))
+        ahead = min(num_columns, held // width * width)
+        if ahead <= width:
+            return _Plan(width, width, chunk, needed)
+        return _Plan(width, ahead, chunk, needed + ahead * num_nodes * _itemsize(features))
+
+    def chebyshev(self, job: TokenJob) -> None:
+        r"""Deliver T_k(M) X by the recurrence :math:`u_{k+1} = -2 S^2 (A + cI) u_k - u_{k-1}` on :math:`u_k = S T_k x`."""
+        operator, order = job.operator, job.order
+        plan = self._plan(operator, order, job.features, fixed=True)
+        adjacency, scaling = StreamedAdjacency(operator.graph, plan.chunk_bytes), operator.scaling
+        size = operator.num_nodes * plan.width
+        rooms = [aligned_empty((size,), np.float32) for _ in range(2 if order else 1)]
+        share = _Progress(job, order + 1)
+        with FeatureColumns(job.features, plan.ahead, plan.chunk_bytes) as features:
+            for block, width in share.blocks(plan.width):
+                used = block.stop - block.start
+                buffers = [room[: operator.num_nodes * width].reshape(-1, width) for room in rooms]
+                features.fill(block, buffers[0])
+                with job.out.block(block) as out:
+                    _put(out, 0, buffers[0], used, job.nodes, None)
+                    _scale_rows(buffers[0], scaling, plan.chunk_bytes)
+                    share.hop(1)
+                    for k in range(1, order + 1):
+                        current, last = buffers[(k - 1) % 2], buffers[k % 2]
+                        adjacency.product(
+                            current,
+                            last,
+                            row_scale=scaling,
+                            squared=True,
+                            loop=float(operator.self_loops),
+                            alpha=-1.0 if k == 1 else -2.0,
+                            previous=None if k == 1 else last,
+                            beta=-1.0,
+                            progress=share.within,
+                        )
+                        _put(out, k, last, used, job.nodes, scaling)
+                        share.hop(k + 1)
+
+    def optimal(self, job: TokenJob) -> None:
+        operator, order = job.operator, job.order
+        plan = self._plan(operator, order, job.features, fixed=False)
+        adjacency, scaling = StreamedAdjacency(operator.graph, plan.chunk_bytes), operator.scaling
+        loop, share = float(operator.self_loops), _Progress(job, order)
+
+        def multiply(x: np.ndarray, out: np.ndarray) -> None:
+            adjacency.product(x, out, row_scale=scaling, loop=loop, progress=share.within)
+            share.hop(share.done + 1)
+
+        with FeatureColumns(job.features, plan.ahead, plan.chunk_bytes) as features:
+            for block, width in share.blocks(plan.width):
+                used = block.stop - block.start
+                x = aligned_empty((operator.num_nodes, width), np.float64)
+                features.fill(block, x)
+                basis, recurrence = lanczos(multiply, scaling, x, order)
+                with job.out.block(block) as out:
+                    for k in range(order + 1):
+                        _put(out, k, basis[k], used, job.nodes, None)
+                    out.recurrence = part_of(recurrence, used)
+
+
+class _Progress:
+    """Share of the work that is done: blocks of columns, hops within a block, rows within a hop."""
+
+    def __init__(self, job: TokenJob, hops: int) -> None:
+        self.job, self.hops, self.columns = job, max(1, hops), job.features.shape[1]
+        self.missing = job.out.missing()
+        self.finished = self.columns - sum(part.stop - part.start for part in self.missing)
+        self.done = self.used = 0
+
+    def blocks(self, widest: int) -> Iterator[tuple[slice, int]]:
+        self._tell(0.0)
+        for block, width in blocks_of(self.missing, widest):
+            self.done, self.used = 0, block.stop - block.start
+            yield block, width
+            self.finished += self.used
+            self.used = 0
+            self._tell(0.0)
+
+    def hop(self, done: int) -> None:
+        self.done = done
+        self._tell(0.0)
+
+    def within(self, rows: float) -> None:
+        self._tell(rows)
+
+    def _tell(self, rows: float) -> None:
+        self.job.tell((self.finished + self.used * min(1.0, (self.done + rows) / self.hops)) / self.columns)
+
+
+def _put(
+    out: TokenBlock, order: int, u: np.ndarray, used: int, nodes: np.ndarray | None, scaling: np.ndarray | None
+) -> None:
+    """Deliver T_k x = u / S of the nodes asked for, some rows at a time."""
+    count = len(u) if nodes is None else len(nodes)
+    step = max(1, (1 << 22) // u.shape[1])
+    for begin in range(0, count, step):
+        rows = slice(begin, min(count, begin + step)) if nodes is None else nodes[begin : begin + step]
+        values = u[rows, :used]
+        out.put(order, values if scaling is None else values * (1 / scaling[rows, None]).astype(u.dtype))
+
+
+def _scale_rows(x: np.ndarray, scaling: np.ndarray, piece_bytes: int) -> None:
+    """x <- S x, piece by piece, so that the rounded scaling of all nodes need not be held."""
+    step = max(1, piece_bytes // 64)
+    for begin in range(0, len(x), step):
+        x[begin : begin + step] *= scaling[begin : begin + step, None].astype(x.dtype)
+
+
+def _itemsize(features: Features) -> int:
+    return int(features.dtype.itemsize) if isinstance(features, np.ndarray) else 4
+
+
+def _file_bytes(features: Features) -> int:
+    return int(features.nbytes) if isinstance(features, np.ndarray) else 8 * features.nnz
+
+
+def _index_bytes(operator: Operator) -> int:
+    graph = operator.graph
+    return 8 * len(graph.indptr) + len(graph.indices) * (4 if graph.weights is None else 8)
+
+
+def token_seconds(features: Features) -> float:
+    """Turning features into columns."""
+    return float(np.prod(features.shape)) / 4e8
