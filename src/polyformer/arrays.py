@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from polyformer.errors import FileCorrupt
+
 __all__ = ["RowReader", "aligned_empty", "row_pieces", "row_ranges"]
 
 _CACHE_LINE = 64
@@ -44,8 +46,9 @@ class RowReader:
         self.array, self.drop = array, drop
         self.row_bytes = array.itemsize * math.prod(array.shape[1:])
         self._handle: int | None = None
-        if isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap) and array.flags.c_contiguous:
-            self._handle = os.open(array.filename, os.O_RDONLY)
+        self._offset = 0
+        if isinstance(array, np.memmap) and _is_whole(array):
+            self._handle = os.open(str(array.filename), os.O_RDONLY)
             self._offset = array.offset
             self._advise(0, 0, "POSIX_FADV_SEQUENTIAL")
 
@@ -59,12 +62,12 @@ class RowReader:
             return self.array[start:stop]
         shape = (stop - start, *self.array.shape[1:])
         rows = np.empty(shape, self.array.dtype) if room is None else room[: stop - start]
-        view = memoryview(rows.reshape(-1).view(np.uint8))
+        view = memoryview(rows.reshape(-1).view(np.uint8).data)
         begin, done = self._offset + start * self.row_bytes, 0
         while done < len(view):
             count = os.preadv(self._handle, [view[done:]], begin + done)
             if count == 0:
-                raise OSError(f"'{self.array.filename}' ended while it was read")
+                raise FileCorrupt("A mapped file ended while it was read: it has been cut off. Make it again.")
             done += count
         if self.drop:
             self._advise(begin, len(view), "POSIX_FADV_DONTNEED")
@@ -83,6 +86,11 @@ class RowReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _is_whole(array: Any) -> bool:
+    """Whether a memory map is the file's array itself; a part of one does not know where in the file it begins."""
+    return isinstance(array.base, mmap.mmap) and bool(array.flags.c_contiguous)
 
 
 def row_pieces(array: np.ndarray, piece_bytes: int = 1 << 24) -> Iterator[tuple[int, np.ndarray]]:

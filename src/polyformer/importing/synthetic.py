@@ -265,31 +265,33 @@ class _Maker:
         length = 1 / np.sqrt(1 + options.noise**2)
         rows = max(1, _FEATURE_BYTES // (4 * options.features))
         blocks = [np.empty((rows, options.features), np.float32) for _ in range(2)]
-        with NpyWriter(folder / "features.npy", options.dtype, (options.features,)) as out:
-            with ThreadPoolExecutor(1) as writer:
-                pending = None
-                for begin, labels in self._labels(rows):
-                    block = blocks[0][: len(labels)]
-                    blocks.reverse()
-                    self.library.polyformer_synthetic_features(
-                        ctypes.c_uint64(options.seed),
-                        ctypes.c_int64(begin),
-                        ctypes.c_int64(len(labels)),
-                        ctypes.c_int64(options.features),
-                        pointer(labels),
-                        pointer(centres),
-                        ctypes.c_float(length),
-                        ctypes.c_float(length * options.noise),
-                        pointer(block),
-                        ctypes.c_int(num_threads()),
-                    )
-                    if pending is not None:
-                        pending.result()
-                    pending = writer.submit(out.append, block)
-                    if progress is not None:
-                        progress("writing features", begin, options.nodes)
+        with (
+            NpyWriter(folder / "features.npy", options.dtype, (options.features,)) as out,
+            ThreadPoolExecutor(1) as writer,
+        ):
+            pending = None
+            for begin, labels in self._labels(rows):
+                block = blocks[0][: len(labels)]
+                blocks.reverse()
+                self.library.polyformer_synthetic_features(
+                    ctypes.c_uint64(options.seed),
+                    ctypes.c_int64(begin),
+                    ctypes.c_int64(len(labels)),
+                    ctypes.c_int64(options.features),
+                    pointer(labels),
+                    pointer(centres),
+                    ctypes.c_float(length),
+                    ctypes.c_float(length * options.noise),
+                    pointer(block),
+                    ctypes.c_int(num_threads()),
+                )
                 if pending is not None:
                     pending.result()
+                pending = writer.submit(out.append, block)
+                if progress is not None:
+                    progress("writing features", begin, options.nodes)
+            if pending is not None:
+                pending.result()
 
     def _labels(self, rows: int) -> Iterator[tuple[int, np.ndarray]]:
         """The classes of all nodes, (begin, int32), some rows at a time."""

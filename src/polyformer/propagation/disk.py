@@ -71,7 +71,7 @@ class DiskEngine(Engine):
         return _Plan(width, ahead, chunk, needed + ahead * num_nodes * _itemsize(features))
 
     def chebyshev(self, job: TokenJob) -> None:
-        r"""Deliver T_k(M) X by the recurrence :math:`u_{k+1} = -2 S^2 (A + cI) u_k - u_{k-1}` on :math:`u_k = S T_k x`."""
+        r"""Deliver T_k(M) X by :math:`u_{k+1} = -2 S^2 (A + cI) u_k - u_{k-1}` on :math:`u_k = S\,T_k(M) x`."""
         operator, order = job.operator, job.order
         plan = self._plan(operator, order, job.features, fixed=True)
         adjacency, scaling = StreamedAdjacency(operator.graph, plan.chunk_bytes), operator.scaling

@@ -31,6 +31,7 @@ class FeatureColumns:
         self._columns = slice(0, 0)
         self._reader: RowReader | None = None
         if isinstance(features, np.ndarray):
+            # A file too large to be kept must not displace that of the indices, which is read once a hop.
             self._reader = RowReader(features, drop=features.nbytes > available_memory() // 2)
 
     def fill(self, columns: slice, out: np.ndarray) -> None:
@@ -57,11 +58,12 @@ class FeatureColumns:
     def _pieces(self, columns: slice) -> Iterator[tuple[int, np.ndarray]]:
         """The columns of all rows, (first row, (n, w)); one piece is read while the one before is used."""
         count, width = self.features.shape
-        if self._reader is None:
+        if not isinstance(self.features, np.ndarray):
             step = max(1, self.piece_bytes // (4 * width))
             for begin in range(0, count, step):
                 yield begin, self.features[begin : begin + step, columns].toarray()
             return
+        assert self._reader is not None
         step = max(1, self.piece_bytes // self._reader.row_bytes)
         rooms = [np.empty((min(step, count), width), self.features.dtype) for _ in range(2)]
         with ThreadPoolExecutor(1) as pool:

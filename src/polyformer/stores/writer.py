@@ -20,16 +20,25 @@ import numpy as np
 
 from polyformer.bases.optimal import Recurrence
 from polyformer.errors import InvalidData, OutOfResources, OutputBusy, OutputExists
-from polyformer.files import array_digest, read_json, reporting_io_errors, sync_directory, try_lock, write_json
+from polyformer.files import (
+    array_digest,
+    read_json,
+    reporting_io_errors,
+    sync_directory,
+    try_lock,
+    write_json,
+    write_npz,
+    write_whole,
+)
 from polyformer.machine import format_bytes
 from polyformer.progress import Share
 from polyformer.propagation.engine import TokenBlock, TokenSink, join_recurrences
-from polyformer.stores.directory import FORMAT
 
 __all__ = ["TOKEN_DTYPES", "TokenDirectoryWriter", "TokenShape"]
 
 TOKEN_DTYPES = ("float32", "float16")
 _PROGRESS, _MANIFEST, _LOCK = "progress.json", "manifest.json", "lock"
+_FINAL = {"tokens.npy", "nodes.npy", "recurrence.npz", _MANIFEST, _LOCK}
 _PIECE_BYTES = 1 << 25
 
 
@@ -75,7 +84,8 @@ class TokenDirectoryWriter(TokenSink):
             with lock:
                 if not try_lock(lock):
                     raise OutputBusy(
-                        f"Another process is writing tokens to '{self.directory}'. Wait for it, or choose another place."
+                        f"Another process is writing tokens to '{self.directory}'. "
+                        f"Wait for it, or choose another place."
                     )
                 self._refuse_existing()
                 self._take_up()
@@ -155,16 +165,15 @@ class TokenDirectoryWriter(TokenSink):
         if not self.assembled:
             self._assemble(progress)
             if self.nodes is not None:
-                _save(self.folder / "nodes.npy", self.nodes)
+                with write_whole(self.folder / "nodes.npy") as file:
+                    np.save(file, self.nodes)
             recurrence = self._recurrence()
             if recurrence is not None:
-                with (self.folder / "recurrence.npz").open("wb") as file:
-                    np.savez(file, norm=recurrence.norm, gamma=recurrence.gamma, beta=recurrence.beta)
-                    file.flush()
-                    os.fsync(file.fileno())
+                write_npz(self.folder / "recurrence.npz", vars(recurrence))
             write_json(self.folder / _MANIFEST, self.about | {"complete": True})
-        for path in (*self.folder.glob("block-*"), self.folder / _PROGRESS):
-            path.unlink(missing_ok=True)
+        for path in self.folder.iterdir():
+            if path.name not in _FINAL:  # blocks, their list, and what a killed process was about to rename
+                path.unlink()
         if self.directory.is_dir():
             self.directory.rmdir()
         self.folder.rename(self.directory)
@@ -249,10 +258,3 @@ def _digest(path: Path) -> str | None:
         return None
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-
-
-def _save(path: Path, array: np.ndarray) -> None:
-    with path.open("wb") as file:
-        np.save(file, array)
-        file.flush()
-        os.fsync(file.fileno())

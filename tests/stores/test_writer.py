@@ -1,0 +1,200 @@
+"""Token directories that are killed, shared, read-only, full or damaged."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyformer.errors import InvalidData, OutOfResources, OutputBusy, OutputExists
+from polyformer.graph import Graph
+from polyformer.propagation.disk import DiskEngine
+from polyformer.stores import writer as module
+from polyformer.tokens import open_tokens, write_tokens
+
+ORDER = 3
+NARROW = (6 << 20) + 32_000  # memory for blocks of 8 columns
+SERVER = """
+import os, sys, time
+import polyformer as pf
+from polyformer.propagation.disk import DiskEngine
+from polyformer.tokens import write_tokens
+
+graph, out, memory, basis = pf.Graph.load(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
+for _ in sys.stdin:
+    child = os.fork()  # every process is a fresh one, but the imports are paid for once
+    if child == 0:
+        engine = DiskEngine(memory=memory)
+        write_tokens(graph, out, basis, 3, nodes=range(5, 300), engine=engine, progress=lambda _: time.sleep(0.002))
+        os._exit(0)
+    print(child, flush=True)
+    sys.stdin.readline()  # only then is its number given back
+    os.waitpid(child, 0)
+    print("ended", flush=True)
+"""
+
+
+def small_graph() -> Graph:
+    random = np.random.default_rng(0)
+    return Graph(random.integers(0, 400, (2, 1500)), random.standard_normal((400, 50)))
+
+
+def same_files(one: Path, other: Path) -> bool:
+    names = sorted(path.name for path in one.iterdir())
+    return names == sorted(path.name for path in other.iterdir()) and all(
+        (one / name).read_bytes() == (other / name).read_bytes() for name in names
+    )
+
+
+@pytest.mark.parametrize("basis", ["bernstein", "optimal"])
+def test_killed_at_random_moments_and_resumed(tmp_path: Path, basis: str) -> None:
+    """Twenty kills and more, over as many rounds as it takes; every result has the bytes of an uninterrupted one."""
+    small_graph().save(tmp_path / "graph")
+    memory = {"bernstein": NARROW, "optimal": 1 << 25}[basis]  # blocks of 8 columns
+    write_tokens(Graph.load(tmp_path / "graph"), tmp_path / "whole", basis, ORDER, nodes=range(5, 300), engine="disk")
+    out = tmp_path / "tokens"
+    arguments = [sys.executable, "-c", SERVER, str(tmp_path / "graph"), str(out), str(memory), basis]
+    moments, kills = random.Random(0), 0
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        while kills < 20:
+            while not out.exists():
+                print(file=server.stdin, flush=True)
+                child = int(server.stdout.readline())
+                time.sleep(moments.uniform(0.0, 0.08))
+                os.kill(child, signal.SIGKILL)
+                kills += 1
+                print(file=server.stdin, flush=True)
+                assert server.stdout.readline() == "ended\n"
+            (out / "lock").unlink(missing_ok=True)  # left if the kill came after all was done
+            assert same_files(out, tmp_path / "whole")
+            shutil.rmtree(out)
+        server.stdin.close()
+
+
+def interrupt_after(share: float):
+    def progress(done: float) -> None:
+        if done >= share:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+def start(tmp_path: Path) -> None:
+    """Half of the tokens, then an interruption."""
+    with pytest.raises(KeyboardInterrupt):
+        write_tokens(
+            small_graph(),
+            tmp_path / "t",
+            "chebyshev",
+            ORDER,
+            engine=DiskEngine(NARROW),
+            progress=interrupt_after(0.5),
+        )
+
+
+def test_finished_blocks_are_not_computed_again(tmp_path: Path) -> None:
+    start(tmp_path)
+    done = len(list((tmp_path / ".t.partial").glob("block-*")))
+    shares: list[float] = []
+    engine = DiskEngine(2 * NARROW)  # other blocks than before
+    write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine=engine, progress=shares.append)
+    assert done >= 3
+    assert shares[0] == pytest.approx((done - 1) * 8 / 50)  # the block that was interrupted is repeated
+    write_tokens(small_graph(), tmp_path / "whole", "chebyshev", ORDER, engine="disk")
+    assert same_files(tmp_path / "t", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("damage", ["truncated", "swapped", "missing"])
+def test_damaged_blocks_are_computed_again(tmp_path: Path, damage: str) -> None:
+    start(tmp_path)
+    first, second = sorted((tmp_path / ".t.partial").glob("block-*"))[:2]
+    if damage == "truncated":
+        first.write_bytes(first.read_bytes()[:-10])
+    elif damage == "swapped":
+        content = first.read_bytes()
+        first.write_bytes(second.read_bytes())
+        second.write_bytes(content)
+    else:
+        first.unlink()
+    write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk")
+    write_tokens(small_graph(), tmp_path / "whole", "chebyshev", ORDER, engine="memory")
+    assert np.allclose(open_tokens(tmp_path / "t")[:], open_tokens(tmp_path / "whole")[:], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"order": 2}, "unfinished tokens of another job: its order is 3, not 2"),
+        ({"self_loops": True}, "its operator is"),
+        ({"dtype": "float16"}, "its dtype is 'float32'"),
+        ({"nodes": [1, 2]}, "unfinished tokens of another job"),
+        ({"basis": "optimal"}, "its stored is 'chebyshev', not 'optimal'"),
+        ({"graph": Graph([[0, 1], [1, 2]], np.ones((3, 50)))}, "its graph is"),
+    ],
+)
+def test_another_job_is_refused(tmp_path: Path, changes: dict, message: str) -> None:
+    start(tmp_path)
+    arguments = {"graph": small_graph(), "basis": "chebyshev", "order": ORDER, "engine": "disk"} | changes
+    with pytest.raises(OutputExists, match=message):
+        write_tokens(directory=tmp_path / "t", **arguments)
+
+
+def test_second_process_is_refused(tmp_path: Path) -> None:
+    def again(_: float) -> None:
+        with pytest.raises(OutputBusy, match="Another process is writing tokens"):
+            write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk")
+
+    write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk", progress=again)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t"]
+    with pytest.raises(OutputExists, match="already exists"):
+        write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk")
+
+
+def test_float16_halves_the_file_and_refuses_what_does_not_fit(tmp_path: Path) -> None:
+    write_tokens(small_graph(), tmp_path / "half", "chebyshev", ORDER, engine="disk", dtype="float16")
+    write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk")
+    assert (tmp_path / "half" / "tokens.npy").stat().st_size == 128 + 400 * 4 * 50 * 2
+    half, single = open_tokens(tmp_path / "half", basis="monomial"), open_tokens(tmp_path / "t", basis="monomial")
+    assert half[:].dtype == single[:].dtype
+    assert np.allclose(half[:], single[:], atol=0.02)
+    large = small_graph().with_features(np.full((400, 2), 1e5))
+    with pytest.raises(InvalidData, match=r"order 0 in column 0 is 100000, but float16 holds at most 65504"):
+        write_tokens(large, tmp_path / "large", "chebyshev", ORDER, engine="disk", dtype="float16")
+
+
+def test_disk_that_cannot_hold_the_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000})())
+    with pytest.raises(OutOfResources, match=r"need 625.0 KiB of disk .* Got 1000 bytes"):
+        write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk")
+
+
+def test_full_disk_keeps_what_is_done(tmp_path: Path) -> None:
+    """A limit on the size of files stands for a disk that fills up; the same command then goes on."""
+    script = """
+import resource, sys
+import polyformer as pf
+from polyformer.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
+main(sys.argv[2:])
+"""
+    small_graph().save(tmp_path / "graph")
+    command = ["tokens", str(tmp_path / "graph"), "--engine", "disk", "--order", "3", "--out", str(tmp_path / "t")]
+    done = subprocess.run([sys.executable, "-c", script, "300000", *command], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("polyformer: Could not write tokens to")
+    assert "File too large" in done.stderr
+    assert not (tmp_path / "t").exists()
+    assert list((tmp_path / ".t.partial").glob("block-*"))
+    done = subprocess.run([sys.executable, "-c", script, "10000000", *command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(open_tokens(tmp_path / "t")) == 400
