@@ -173,7 +173,11 @@ def test_help_teaches(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["predict", "nowhere"], 2, "Missing option '--out'"),
         (["tokens", BOARD, "--engine", "disc", "--out", "t"], 2, "Unknown engine 'disc'."),
         (["tokens", BOARD, "--memory", "lots", "--out", "t"], 2, "A size must read like 8GiB or 500MB."),
-        (["tokens", BOARD, "--memory", "1KiB", "--out", "t"], 1, "more than the 1.0 KiB of memory that may be used"),
+        (
+            ["tokens", BOARD, "--memory", "1KiB", "--out", "t"],
+            1,
+            "more than the 0 bytes that may be used. Take --engine disk",
+        ),
         (["tokens", BOARD, "--nodes", "some", "--out", "t"], 2, "'--nodes' must be all, labelled or a file"),
         (["tokens", BOARD, "--order", "-2", "--out", "t"], 2, "'order' must be a whole number, 0 or more. Got -2."),
         (["models", "polyforme"], 2, "Unknown model 'polyforme'. Did you mean 'polyformer'?"),

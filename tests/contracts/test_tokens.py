@@ -9,6 +9,8 @@ import torch
 
 from polyformer.bases import BASES, FixedBasis, resolve_basis
 from polyformer.graph import Graph
+from polyformer.propagation.disk import DiskEngine
+from polyformer.propagation.engine import ENGINES
 from polyformer.tokens import compute_tokens, open_tokens, write_tokens
 from tests.oracles import dense_operator, exact_optimal, exact_tokens
 
@@ -148,6 +150,34 @@ def test_stored_tokens_equal_computed_ones(graph: Graph, basis: str, tmp_path) -
     assert torch.allclose(stored[:], compute_tokens(graph, basis, 7), atol=1e-5)
     rows = np.arange(graph.num_nodes)[::-2].copy()
     assert torch.equal(stored[rows], stored[:][rows])
+
+
+@pytest.mark.parametrize("engine", list(ENGINES))
+@pytest.mark.parametrize("basis", list(BASES))
+def test_engines_agree(graph: Graph, basis: str, engine: str, tmp_path) -> None:
+    """From mapped files, for all nodes and for some in any order, with and without self-loops: the same tokens."""
+    graph.save(tmp_path / "graph")
+    mapped = Graph.load(tmp_path / "graph")
+    nodes = np.random.default_rng(0).permutation(graph.num_nodes)[:4]
+    for name, chosen, self_loops in (("all", None, False), ("some", nodes, True)):
+        write_tokens(mapped, tmp_path / name, basis, 5, self_loops, chosen, engine)
+        exact = compute_tokens(graph, basis, 5, self_loops)
+        expected = exact if chosen is None else exact[chosen]
+        assert torch.allclose(open_tokens(tmp_path / name)[:], expected, atol=2e-6 * float(exact.abs().max()))
+
+
+@pytest.mark.parametrize("basis", ["chebyshev", "optimal"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_disk_engine_does_not_depend_on_memory(basis: str, sparse: bool, tmp_path) -> None:
+    random = np.random.default_rng(5)
+    dense = random.standard_normal((3000, 70)).astype(np.float32) * (random.random((3000, 70)) < 0.1)
+    Graph(random.integers(0, 3000, (2, 9000)), sp.csr_matrix(dense) if sparse else dense).save(tmp_path / "graph")
+    graph = Graph.load(tmp_path / "graph")
+    files = []
+    for memory in (8 << 20, 9 << 20, 64 << 20, None):
+        write_tokens(graph, tmp_path / str(memory), basis, 4, engine=DiskEngine(memory))
+        files.append((tmp_path / str(memory) / "tokens.npy").read_bytes())
+    assert files[0] == files[1] == files[2] == files[3]
 
 
 @pytest.mark.parametrize("basis", FIXED)

@@ -30,6 +30,6 @@ def check_memory(needed: int, limit: int | None, advice: str) -> None:
     """Refuse what does not fit."""
     if limit is not None and needed > limit:
         raise OutOfResources(
-            f"This needs about {format_bytes(needed)} of memory, more than the {format_bytes(limit)} that may be used. "
-            f"{advice}"
+            f"This needs about {format_bytes(needed)} of memory besides what is held already, more than the "
+            f"{format_bytes(limit)} that may be used. {advice}"
         )
