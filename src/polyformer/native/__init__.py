@@ -18,7 +18,7 @@ from polyformer.errors import InvalidParameter, MissingDependency
 
 __all__ = ["kernel_name", "native_library", "num_threads", "pointer"]
 
-_ABI = 7
+_ABI = 8
 _log = logging.getLogger("polyformer")
 
 
