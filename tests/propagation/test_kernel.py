@@ -52,6 +52,22 @@ def test_fused_step(kernel: str, width: int, pattern: bool, dtype: type) -> None
     assert not emitted[:, 1, used:].any()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("pattern", [True, False])
+def test_width_does_not_change_a_bit(pattern: bool, dtype: type) -> None:
+    random = np.random.default_rng(4)
+    matrix, scale = block(300, 300, pattern), random.random(300)
+    x, previous = random.standard_normal((2, 300, 64)).astype(dtype)
+    results = []
+    for width in KERNEL_WIDTHS:
+        parts = []
+        for start in range(0, 64, width):
+            z, out = (array[:, start : start + width].copy() for array in (x, previous))
+            parts.append(matrix.product(z, out, row_scale=scale, loop=1.0, alpha=-2.0, previous=out, beta=-1.0))
+        results.append(np.concatenate(parts, axis=1))
+    assert all(np.array_equal(results[0], result) for result in results[1:])
+
+
 def test_rectangular_product(kernel: str) -> None:
     matrix = block(70, 200, pattern=False)
     x = np.random.default_rng(2).standard_normal((200, 16)).astype(np.float32)

@@ -55,6 +55,13 @@ INLINE void store(T* to, const typename Lanes<T>::Vector& vector) {
     std::memcpy(to, &vector, sizeof vector);
 }
 
+// Keeps a product from being fused with the sum that it enters: of two products in one sum, the compiler would fuse
+// either, at one width this and at another that, and results would depend on the width in their last bit.
+template <typename V>
+INLINE void keep_apart(V& product) {
+    __asm__("" : "+m"(product));
+}
+
 template <int W, bool Write, typename T>
 INLINE void prefetch_row(const T* row) {
     for (int c = 0; c < W; c += int(64 / sizeof(T))) __builtin_prefetch(row + c, Write);
@@ -95,13 +102,19 @@ INLINE void product_rows(const Product<T> p, int64_t begin, int64_t end) {
         T* out = p.out + i * W;
 #pragma GCC unroll 16
         for (int v = 0; v < kVectors; ++v) {
-            sum[v] = high * sum[v] + low * sum[v];
-            if (p.previous) {
+            Vector rest = low * sum[v];
+            keep_apart(rest);
+            sum[v] = high * sum[v] + rest;
+        }
+        if (p.previous) {  // a loop of its own: branches within the one above would keep some of its sums from being fused
+#pragma GCC unroll 16
+            for (int v = 0; v < kVectors; ++v) {
                 load<T>(row, p.previous + i * W + v * kLanes);
                 sum[v] += p.beta * row;
             }
-            store<T>(out + v * kLanes, sum[v]);
         }
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) store<T>(out + v * kLanes, sum[v]);
         if (!p.emit) continue;
         T* emit = p.emit + i * p.emit_stride;
         const T factor = p.emit_scale ? p.emit_scale[i] : T(1);
