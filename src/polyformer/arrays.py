@@ -56,6 +56,10 @@ class RowReader:
         if self._handle is not None and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._handle, start, length, getattr(os, advice))
 
+    def room(self, rows: int) -> np.ndarray | None:
+        """Memory for :meth:`read` to read that many rows into; None where nothing is copied."""
+        return None if self._handle is None else np.empty((rows, *self.array.shape[1:]), self.array.dtype)
+
     def read(self, start: int, stop: int, room: np.ndarray | None = None) -> np.ndarray:
         """Rows start..stop-1; into ``room``, an array of at least that many rows, if they come from a file."""
         if self._handle is None:
@@ -67,7 +71,10 @@ class RowReader:
         while done < len(view):
             count = os.preadv(self._handle, [view[done:]], begin + done)
             if count == 0:
-                raise FileCorrupt("A mapped file ended while it was read: it has been cut off. Make it again.")
+                raise FileCorrupt(
+                    f"'{getattr(self.array, 'filename', '')}' ended while it was read: it has been cut off. "
+                    f"Restore it from a copy or make it again."
+                )
             done += count
         if self.drop:
             self._advise(begin, len(view), "POSIX_FADV_DONTNEED")
@@ -101,7 +108,7 @@ def row_pieces(array: np.ndarray, piece_bytes: int = 1 << 24) -> Iterator[tuple[
     """
     with RowReader(array) as reader:
         step = max(1, piece_bytes // max(1, reader.row_bytes))
-        room = np.empty((min(step, len(array)), *array.shape[1:]), array.dtype)
+        room = reader.room(min(step, len(array)))
         for start in range(0, len(array), step):
             yield start, reader.read(start, min(len(array), start + step), room)
 

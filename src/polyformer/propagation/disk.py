@@ -22,14 +22,15 @@ __all__ = ["DiskEngine"]
 
 _CHUNK_BYTES = (1 << 20, 1 << 26)
 _READ_BYTES_PER_SECOND = 1e9
+_TURNED_PER_SECOND = 4e8
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """Columns in a block, columns of features that are read at once, bytes of a chunk, and the memory all take."""
+    """Columns in a block, columns of features that are held (0: none), bytes of a chunk, and the memory all take."""
 
     width: int
-    ahead: int
+    held: int
     chunk_bytes: int
     memory: int
 
@@ -42,10 +43,10 @@ class DiskEngine(Engine):
 
     def cost(self, operator: Operator, order: int, features: Features, fixed: bool) -> Cost:
         plan = self._plan(operator, order, features, fixed)
-        reads = _file_bytes(features) * -(-features.shape[1] // plan.ahead)
+        reads = _file_bytes(features) * -(-features.shape[1] // (plan.held or plan.width))
         reads += _index_bytes(operator) * order * -(-features.shape[1] // plan.width)
         seconds = seconds_of_hops(operator.graph, order, features.shape[1], fixed)
-        return Cost(plan.memory, max(seconds, reads / _READ_BYTES_PER_SECOND) + token_seconds(features))
+        return Cost(plan.memory, max(seconds, reads / _READ_BYTES_PER_SECOND) + _turning_seconds(features))
 
     def _plan(self, operator: Operator, order: int, features: Features, fixed: bool) -> _Plan:
         limit = int(0.8 * available_memory()) if self.memory is None else self.memory
@@ -64,11 +65,12 @@ class DiskEngine(Engine):
             advice = f"Raise --memory{'' if fixed else ', lower --order, or take a fixed basis'}."
             check_memory(needed, limit, advice)
         # What is left holds features of further blocks, so that their file is read less often.
-        held = min(limit - needed, limit // 2) // (num_nodes * _itemsize(features))
-        ahead = min(num_columns, held // width * width)
-        if ahead <= width:
-            return _Plan(width, width, chunk, needed)
-        return _Plan(width, ahead, chunk, needed + ahead * num_nodes * _itemsize(features))
+        column_bytes = num_nodes * _itemsize(features)
+        fitting = min(limit - needed, limit // 2) // column_bytes
+        held = min(num_columns, fitting // width * width)
+        if held <= width:
+            return _Plan(width, 0, chunk, needed)
+        return _Plan(width, held, chunk, needed + held * column_bytes)
 
     def chebyshev(self, job: TokenJob) -> None:
         r"""Deliver T_k(M) X by :math:`u_{k+1} = -2 S^2 (A + cI) u_k - u_{k-1}` on :math:`u_k = S\,T_k(M) x`."""
@@ -78,13 +80,13 @@ class DiskEngine(Engine):
         size = operator.num_nodes * plan.width
         rooms = [aligned_empty((size,), np.float32) for _ in range(2 if order else 1)]
         share = _Progress(job, order + 1)
-        with FeatureColumns(job.features, plan.ahead, plan.chunk_bytes) as features:
+        with FeatureColumns(job.features, plan.held, plan.chunk_bytes) as features:
             for block, width in share.blocks(plan.width):
                 used = block.stop - block.start
                 buffers = [room[: operator.num_nodes * width].reshape(-1, width) for room in rooms]
                 features.fill(block, buffers[0])
                 with job.out.block(block) as out:
-                    _put(out, 0, buffers[0], used, job.nodes, None)
+                    _put(out, 0, buffers[0], used, job.nodes, None, plan.chunk_bytes)
                     _scale_rows(buffers[0], scaling, plan.chunk_bytes)
                     share.hop(1)
                     for k in range(1, order + 1):
@@ -100,7 +102,7 @@ class DiskEngine(Engine):
                             beta=-1.0,
                             progress=share.within,
                         )
-                        _put(out, k, last, used, job.nodes, scaling)
+                        _put(out, k, last, used, job.nodes, scaling, plan.chunk_bytes)
                         share.hop(k + 1)
 
     def optimal(self, job: TokenJob) -> None:
@@ -113,7 +115,7 @@ class DiskEngine(Engine):
             adjacency.product(x, out, row_scale=scaling, loop=loop, progress=share.within)
             share.hop(share.done + 1)
 
-        with FeatureColumns(job.features, plan.ahead, plan.chunk_bytes) as features:
+        with FeatureColumns(job.features, plan.held, plan.chunk_bytes) as features:
             for block, width in share.blocks(plan.width):
                 used = block.stop - block.start
                 x = aligned_empty((operator.num_nodes, width), np.float64)
@@ -121,8 +123,9 @@ class DiskEngine(Engine):
                 basis, recurrence = lanczos(multiply, scaling, x, order)
                 with job.out.block(block) as out:
                     for k in range(order + 1):
-                        _put(out, k, basis[k], used, job.nodes, None)
+                        _put(out, k, basis[k], used, job.nodes, None, plan.chunk_bytes)
                     out.recurrence = part_of(recurrence, used)
+                del x, basis  # before the next block's are made
 
 
 class _Progress:
@@ -155,11 +158,17 @@ class _Progress:
 
 
 def _put(
-    out: TokenBlock, order: int, u: np.ndarray, used: int, nodes: np.ndarray | None, scaling: np.ndarray | None
+    out: TokenBlock,
+    order: int,
+    u: np.ndarray,
+    used: int,
+    nodes: np.ndarray | None,
+    scaling: np.ndarray | None,
+    piece_bytes: int,
 ) -> None:
     """Deliver T_k x = u / S of the nodes asked for, some rows at a time."""
     count = len(u) if nodes is None else len(nodes)
-    step = max(1, (1 << 22) // u.shape[1])
+    step = max(1, piece_bytes // (u.shape[1] * u.itemsize))
     for begin in range(0, count, step):
         rows = slice(begin, min(count, begin + step)) if nodes is None else nodes[begin : begin + step]
         values = u[rows, :used]
@@ -186,6 +195,6 @@ def _index_bytes(operator: Operator) -> int:
     return 8 * len(graph.indptr) + len(graph.indices) * (4 if graph.weights is None else 8)
 
 
-def token_seconds(features: Features) -> float:
-    """Turning features into columns."""
-    return float(np.prod(features.shape)) / 4e8
+def _turning_seconds(features: Features) -> float:
+    """Taking columns out of rows."""
+    return float(np.prod(features.shape)) / _TURNED_PER_SECOND

@@ -19,15 +19,15 @@ class FeatureColumns:
     """Fills buffers with columns of dense or sparse features.
 
     Args:
-        features: (N, d); a memory-mapped file is read from front to back, once for every ``ahead`` columns.
-        ahead: how many columns are taken from one pass over the rows; what a block does not need yet is held for the
-            next ones.
+        features: (N, d); a memory-mapped file is read from front to back.
+        held: how many columns one pass over the rows takes and holds for this block and the next ones; 0 holds none:
+            every block is a pass of its own.
         piece_bytes: rows that are read at once.
     """
 
-    def __init__(self, features: Features, ahead: int, piece_bytes: int) -> None:
-        self.features, self.ahead, self.piece_bytes = features, ahead, piece_bytes
-        self._held: np.ndarray | None = None
+    def __init__(self, features: Features, held: int, piece_bytes: int) -> None:
+        self.features, self.held, self.piece_bytes = features, held, piece_bytes
+        self._room: np.ndarray | None = None
         self._columns = slice(0, 0)
         self._reader: RowReader | None = None
         if isinstance(features, np.ndarray):
@@ -38,22 +38,22 @@ class FeatureColumns:
         """Write the columns into ``out`` (N, w) and zeros into the columns that fill it up."""
         used = columns.stop - columns.start
         out[:, used:] = 0
-        if self.ahead <= used:
+        if self.held == 0:
             for begin, piece in self._pieces(columns):
                 out[begin : begin + len(piece), :used] = piece
             return
-        if self._held is None or columns.start < self._columns.start or columns.stop > self._columns.stop:
-            self._hold(columns.start)
-        assert self._held is not None
+        if self._room is None or columns.start < self._columns.start or columns.stop > self._columns.stop:
+            self._room = self._hold(columns.start)
         first = columns.start - self._columns.start
-        out[:, :used] = self._held[:, first : first + used]
+        out[:, :used] = self._room[:, first : first + used]
 
-    def _hold(self, start: int) -> None:
-        self._columns = slice(start, min(start + self.ahead, self.features.shape[1]))
-        if self._held is None:
-            self._held = np.empty((self.features.shape[0], self.ahead), self.features.dtype)
+    def _hold(self, start: int) -> np.ndarray:
+        """Read as many columns as are held, from ``start`` on."""
+        room = np.empty((self.features.shape[0], self.held), self.features.dtype) if self._room is None else self._room
+        self._columns = slice(start, min(start + self.held, self.features.shape[1]))
         for begin, piece in self._pieces(self._columns):
-            self._held[begin : begin + len(piece), : piece.shape[1]] = piece
+            room[begin : begin + len(piece), : piece.shape[1]] = piece
+        return room
 
     def _pieces(self, columns: slice) -> Iterator[tuple[int, np.ndarray]]:
         """The columns of all rows, (first row, (n, w)); one piece is read while the one before is used."""
@@ -65,7 +65,7 @@ class FeatureColumns:
             return
         assert self._reader is not None
         step = max(1, self.piece_bytes // self._reader.row_bytes)
-        rooms = [np.empty((min(step, count), width), self.features.dtype) for _ in range(2)]
+        rooms = [self._reader.room(min(step, count)) for _ in range(2)]
         with ThreadPoolExecutor(1) as pool:
             ahead = pool.submit(self._reader.read, 0, min(step, count), rooms[0])
             for turn, begin in enumerate(range(0, count, step)):

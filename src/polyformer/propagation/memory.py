@@ -21,10 +21,10 @@ _OPTIMAL_WIDTH = 8
 
 
 class MemoryEngine(Engine):
-    """Two float32 buffers of N × 32 for fixed bases, K+4 float64 ones of N × 8 for the optimal basis."""
+    """Two float32 buffers of N × 32 for fixed bases, K+3 float64 ones of N × 8 for optimal, and one handed over."""
 
     def cost(self, operator: Operator, order: int, features: Features, fixed: bool) -> Cost:
-        buffers = 2 * FASTEST_WIDTH if fixed else 2 * (order + 4) * _OPTIMAL_WIDTH
+        buffers = 3 * FASTEST_WIDTH if fixed else 2 * (order + 4) * _OPTIMAL_WIDTH
         turned = 0 if isinstance(features, np.ndarray) else 8 * features.nnz
         needed = 4 * operator.num_nodes * (buffers + 6) + turned
         check_memory(needed, self.memory, "Take --engine disk, or raise --memory.")
@@ -54,6 +54,7 @@ class MemoryEngine(Engine):
                 for k in range(job.order + 1):
                     out.put(k, (basis[k] if job.nodes is None else basis[k, job.nodes])[:, :used])
                 out.recurrence = part_of(recurrence, used)
+            del basis  # before the next block's is made
             job.tell(block.stop / job.features.shape[1])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import ExitStack
 
 import numpy as np
 
@@ -16,15 +16,6 @@ from polyformer.propagation.kernel import SparseBlock
 __all__ = ["StreamedAdjacency"]
 
 _BYTES_PER_ROW = 8
-
-
-@dataclass(frozen=True, eq=False)
-class _Room:
-    """Where one chunk is read to."""
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    values: np.ndarray | None
 
 
 class StreamedAdjacency:
@@ -40,45 +31,38 @@ class StreamedAdjacency:
         per_entry = 4 if graph.weights is None else 8
         entries, rows = max(1, chunk_bytes // per_entry), max(1, chunk_bytes // _BYTES_PER_ROW // 4)
         self.ranges = list(row_ranges(graph.indptr, entries, rows))
-        self._rooms = [self._room() for _ in range(2)]
-
-    def _room(self) -> _Room:
-        rows = max(stop - start for start, stop in self.ranges)
-        entries = max(int(self.graph.indptr[stop] - self.graph.indptr[start]) for start, stop in self.ranges)
-        if not isinstance(self.graph.indices, np.memmap):
-            rows = entries = 0
-        weighted = self.graph.weights is not None
-        return _Room(
-            np.empty(rows + 1, np.int64),
-            np.empty(entries, np.int32),
-            np.empty(entries, np.float32) if weighted else None,
-        )
+        self._most_rows = max(stop - start for start, stop in self.ranges)
+        self._most_entries = max(int(graph.indptr[stop] - graph.indptr[start]) for start, stop in self.ranges)
 
     def chunks(self) -> Iterator[tuple[int, int, SparseBlock]]:
         """(begin, end, rows begin..end-1 of A), in order; each valid until the next."""
         graph, num_nodes = self.graph, self.graph.num_nodes
-        readers = [RowReader(array) for array in (graph.indptr, graph.indices)]
-        if graph.weights is not None:
-            readers.append(RowReader(graph.weights))
+        entry_arrays = [graph.indices] if graph.weights is None else [graph.indices, graph.weights]
+        with ExitStack() as stack:
+            pointers = stack.enter_context(RowReader(graph.indptr))
+            entries = [stack.enter_context(RowReader(array)) for array in entry_arrays]
+            rooms = [
+                (pointers.room(self._most_rows + 1), [reader.room(self._most_entries) for reader in entries])
+                for _ in range(2)
+            ]
 
-        def load(begin: int, end: int, room: _Room) -> SparseBlock:
-            pointers = readers[0].read(begin, end + 1, room.indptr)
-            first, last = int(pointers[0]), int(pointers[-1])
-            indices = readers[1].read(first, last, room.indices)
-            values = None if graph.weights is None else readers[2].read(first, last, room.values)
-            return SparseBlock(pointers - first, indices, values, (end - begin, num_nodes), begin)
+            def load(i: int) -> SparseBlock:
+                (begin, end), (pointer_room, entry_rooms) = self.ranges[i], rooms[i % 2]
+                begins = pointers.read(begin, end + 1, pointer_room)
+                first, last = int(begins[0]), int(begins[-1])
+                indices, *values = (
+                    reader.read(first, last, room) for reader, room in zip(entries, entry_rooms, strict=True)
+                )
+                shape = (end - begin, num_nodes)
+                return SparseBlock(begins - first, indices, values[0] if values else None, shape, begin)
 
-        try:
-            with ThreadPoolExecutor(1) as pool:
-                ahead = pool.submit(load, *self.ranges[0], self._rooms[0])
-                for i, (begin, end) in enumerate(self.ranges):
-                    block = ahead.result()
-                    if i + 1 < len(self.ranges):
-                        ahead = pool.submit(load, *self.ranges[i + 1], self._rooms[(i + 1) % 2])
-                    yield begin, end, block
-        finally:
-            for reader in readers:
-                reader.close()
+            pool = stack.enter_context(ThreadPoolExecutor(1))
+            ahead = pool.submit(load, 0)
+            for i, (begin, end) in enumerate(self.ranges):
+                block = ahead.result()
+                if i + 1 < len(self.ranges):
+                    ahead = pool.submit(load, i + 1)
+                yield begin, end, block
 
     def product(
         self,
