@@ -131,7 +131,7 @@ def test_fingerprints_tell_graphs_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", ["truncated", "missing", "swapped", "manifest", "version", "out of range", "flipped"]
+    "damage", ["truncated", "missing", "swapped", "features", "manifest", "version", "out of range", "flipped"]
 )
 def test_damaged_directory(tmp_path, damage: str) -> None:
     folder = tmp_path / "graph"
@@ -145,6 +145,9 @@ def test_damaged_directory(tmp_path, damage: str) -> None:
     elif damage == "swapped":
         Graph([[0, 1, 2], [1, 2, 3]], np.eye(4)).save(tmp_path / "other")
         (tmp_path / "other" / "indices.npy").replace(folder / "indices.npy")
+    elif damage == "features":  # of the same shape
+        Graph([[0, 1], [1, 2]], 2 * np.eye(3)).save(tmp_path / "other")
+        (tmp_path / "other" / "features.npy").replace(folder / "features.npy")
     elif damage == "manifest":
         (folder / "manifest.json").write_text("{")
     elif damage == "version":
@@ -152,8 +155,10 @@ def test_damaged_directory(tmp_path, damage: str) -> None:
         (folder / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
     elif damage == "out of range":
         np.save(folder / "indices.npy", np.array([1, 0, 2, 7], np.int32))
-    else:
+    else:  # a byte that no sample covers: only the whole hash tells
+        manifest = json.loads((folder / "manifest.json").read_text())
         np.save(folder / "features.npy", np.full((3, 3), 2.0, np.float32))
+        (folder / "manifest.json").write_text(json.dumps({**manifest, "samples": {}}))
         verify = True
     with pytest.raises(FileCorrupt):
         Graph.load(folder, verify=verify)

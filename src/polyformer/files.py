@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +22,8 @@ from polyformer.errors import DataNotFound, FileCorrupt, OutOfResources, OutputE
 
 __all__ = [
     "array_digest",
+    "check_samples",
+    "file_samples",
     "new_directory",
     "read_json",
     "reporting_io_errors",
@@ -31,6 +33,8 @@ __all__ = [
     "write_npz",
     "write_whole",
 ]
+
+_SAMPLES, _SAMPLE_BYTES = 32, 1 << 14
 
 
 @contextlib.contextmanager
@@ -138,6 +142,39 @@ def read_json(path: Path, what: str) -> Any:
         raise FileCorrupt(
             f"'{path}' cannot be read as JSON ({error}). Restore it from a copy or make it again."
         ) from None
+
+
+def file_samples(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """A hash by name of the size and of pieces spread over each file that is there: finds a swapped file at once."""
+    return {name: _file_sample(folder / name) for name in names if (folder / name).exists()}
+
+
+def check_samples(folder: Path, samples: Mapping[str, str]) -> None:
+    """Refuse files that are not those whose hashes :func:`file_samples` gave; one changed byte may go unseen."""
+    for name, expected in samples.items():
+        try:
+            found = _file_sample(folder / name)
+        except OSError as error:
+            raise FileCorrupt(
+                f"'{folder / name}' cannot be read ({error.strerror}). Restore it from a copy or make it again."
+            ) from None
+        if found != expected:
+            raise FileCorrupt(
+                f"'{folder / name}' is not the file that was written there: it was cut off, changed or swapped for "
+                f"another. Restore it from a copy or make it again."
+            )
+
+
+def _file_sample(path: Path) -> str:
+    size, digest = path.stat().st_size, hashlib.blake2b(digest_size=16)
+    digest.update(str(size).encode())
+    with path.open("rb", buffering=0) as file:
+        for i in range(_SAMPLES):
+            file.seek(max(0, size - _SAMPLE_BYTES) * i // (_SAMPLES - 1))
+            digest.update(file.read(_SAMPLE_BYTES))
+            if size <= _SAMPLE_BYTES:
+                break
+    return digest.hexdigest()
 
 
 def array_digest(*arrays: np.ndarray, chunk_bytes: int = 1 << 24) -> str:

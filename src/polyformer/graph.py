@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from polyformer.arrays import RowReader, row_pieces, row_ranges
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
-from polyformer.files import array_digest, new_directory, read_json, write_json
+from polyformer.files import array_digest, check_samples, file_samples, new_directory, read_json, write_json
 from polyformer.graph_checks import (
     Features,
     check_csr,
@@ -23,9 +23,10 @@ from polyformer.graph_checks import (
     edges_of_adjacency,
 )
 
-__all__ = ["Graph"]
+__all__ = ["ARRAY_FILES", "FORMAT", "Graph"]
 
 FORMAT = 1
+ARRAY_FILES = ("indptr.npy", "indices.npy", "weights.npy", "features.npy", "features.npz")
 
 
 class Graph:
@@ -206,11 +207,12 @@ class Graph:
             else ("dense" if isinstance(self.features, np.ndarray) else "sparse"),
             "structure": self.structure_fingerprint,
             "fingerprint": self.fingerprint,
+            "samples": file_samples(folder, ARRAY_FILES),
         }
 
     @classmethod
     def load(cls, directory: str | Path, *, verify: bool = False) -> Graph:
-        """Open a graph directory; its arrays are memory-mapped.
+        """Open a graph directory; its arrays are memory-mapped. Files that were cut off or swapped are refused.
 
         Args:
             directory: what :meth:`save` wrote.
@@ -224,6 +226,7 @@ class Graph:
             raise FileCorrupt(
                 f"'{folder}' is not a graph directory of format {FORMAT}. Make it again with this version."
             )
+        check_samples(folder, manifest.get("samples", {}))
         graph = cls.__new__(cls)
         graph.indptr, graph.indices = _map(folder / "indptr.npy"), _map(folder / "indices.npy")
         graph.weights = _map(folder / "weights.npy") if manifest["weighted"] else None

@@ -48,9 +48,9 @@ def test_views_that_cannot_be(tmp_path, arguments: dict, message: str) -> None:
         open_tokens(tmp_path / "o", basis="monomial")
 
 
-@pytest.mark.parametrize("damage", ["truncated", "missing", "version", "swapped"])
+@pytest.mark.parametrize("damage", ["truncated", "missing", "version", "other shape", "swapped", "nodes"])
 def test_damaged_directory(tmp_path, damage: str) -> None:
-    write_tokens(GRAPH, tmp_path / "t", "chebyshev", 4)
+    write_tokens(GRAPH, tmp_path / "t", "chebyshev", 4, nodes=range(20))
     path = tmp_path / "t" / "tokens.npy"
     if damage == "truncated":
         path.write_bytes(path.read_bytes()[:-100])
@@ -59,8 +59,12 @@ def test_damaged_directory(tmp_path, damage: str) -> None:
     elif damage == "version":
         manifest = json.loads((tmp_path / "t" / "manifest.json").read_text())
         (tmp_path / "t" / "manifest.json").write_text(json.dumps({**manifest, "format": 7}))
-    else:
+    elif damage == "other shape":
         np.save(path, np.zeros((3, 2, 1), np.float32))
+    else:
+        write_tokens(GRAPH, tmp_path / "other", "chebyshev", 4, nodes=range(10, 30))
+        name = "tokens.npy" if damage == "swapped" else "nodes.npy"
+        (tmp_path / "other" / name).replace(tmp_path / "t" / name)
     with pytest.raises(FileCorrupt):
         open_tokens(tmp_path / "t")
     with pytest.raises(DataNotFound, match="no token directory"):

@@ -13,8 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyformer.errors import InvalidData
-from polyformer.files import array_digest, new_directory, try_lock
-from polyformer.graph import FORMAT
+from polyformer.files import array_digest, file_samples, new_directory, try_lock
+from polyformer.graph import ARRAY_FILES, FORMAT
 from polyformer.importing.array_files import NpyWriter, npy_digest
 from polyformer.importing.features import ArrayFeatures, FeatureStream
 from polyformer.progress import Stages
@@ -91,6 +91,7 @@ def graph_manifest(
         "features": kind,
         "structure": structure,
         "fingerprint": fingerprint,
+        "samples": file_samples(folder, ARRAY_FILES),
     }
 
 

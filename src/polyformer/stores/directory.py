@@ -10,7 +10,7 @@ import torch
 
 from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve_basis
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter
-from polyformer.files import read_json
+from polyformer.files import check_samples, read_json
 
 __all__ = ["FORMAT", "StoredTokens"]
 
@@ -41,6 +41,7 @@ class StoredTokens:
             raise FileCorrupt(
                 f"'{self.directory}' is not a token directory of format {FORMAT}. Make it again with this version."
             )
+        check_samples(self.directory, self.manifest.get("samples", {}))
         self.order = self.manifest["order"] if order is None else check_order(order)
         if self.order > self.manifest["order"]:
             raise InvalidParameter(
