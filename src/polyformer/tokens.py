@@ -18,7 +18,7 @@ from polyformer.progress import Share
 from polyformer.propagation.engine import ENGINES, ArraySink, Engine, TokenJob, join_recurrences
 from polyformer.propagation.kernel import mix_orders
 from polyformer.stores.directory import FORMAT, StoredTokens
-from polyformer.stores.writer import TOKEN_DTYPES, TokenDirectoryWriter, TokenShape
+from polyformer.stores.writer import TokenDirectoryWriter, TokenShape
 
 __all__ = [
     "check_nodes",
@@ -105,8 +105,6 @@ def write_tokens(
         dtype: how tokens are stored: ``"float32"``, or ``"float16"``, which is refused if a token does not fit.
     """
     basis, order, features = resolve_basis(basis), check_order(order), _features(graph)
-    if dtype not in TOKEN_DTYPES:
-        raise InvalidParameter(f"'dtype' must be {' or '.join(TOKEN_DTYPES)}. Got '{dtype}'.")
     rows = check_nodes(nodes, graph.num_nodes)
     if isinstance(basis, FixedBasis):
         basis.mixing(order)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyformer.errors import InvalidData, OutOfResources, OutputBusy, OutputExists
+from polyformer.errors import FileCorrupt, InvalidData, OutOfResources, OutputBusy, OutputExists
 from polyformer.graph import Graph
 from polyformer.propagation.disk import DiskEngine
 from polyformer.stores import writer as module
@@ -109,7 +109,7 @@ def test_finished_blocks_are_not_computed_again(tmp_path: Path) -> None:
     engine = DiskEngine(2 * NARROW)  # other blocks than before
     write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine=engine, progress=shares.append)
     assert done >= 3
-    assert shares[0] == pytest.approx((done - 1) * 8 / 50)  # the block that was interrupted is repeated
+    assert shares[0] == pytest.approx(done * 8 / 50)  # the block that was interrupted is gone, and repeated
     write_tokens(small_graph(), tmp_path / "whole", "chebyshev", ORDER, engine="disk")
     assert same_files(tmp_path / "t", tmp_path / "whole")
 
@@ -149,6 +149,73 @@ def test_another_job_is_refused(tmp_path: Path, changes: dict, message: str) -> 
         write_tokens(directory=tmp_path / "t", **arguments)
 
 
+def test_a_job_that_finished_no_block_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        write_tokens(small_graph(), tmp_path / "t", "optimal", ORDER, engine="disk", progress=interrupt_after(0.0))
+    assert list(tmp_path.iterdir()) == []
+    folder = tmp_path / ".t.partial"  # what a kill before the first block leaves
+    folder.mkdir()
+    (folder / "progress.json").write_text('{"job": {"order": 7}, "blocks": []}')
+    (folder / "block-000000-000008").write_bytes(b"cut off")
+    write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk")
+    assert [path.name for path in tmp_path.iterdir()] == ["t"]
+
+
+@pytest.mark.parametrize("left", [["progress.json"], []])
+def test_killed_while_blocks_are_removed(tmp_path: Path, left: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole, but without a name yet: the same job gives it, another one is refused although no block is listed."""
+    write_tokens(small_graph(), tmp_path / "whole", "chebyshev", ORDER, engine="disk")
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "rename", stop)
+    with pytest.raises(KeyboardInterrupt):
+        write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk")
+    monkeypatch.undo()
+    for name in left:
+        (tmp_path / ".t.partial" / name).write_text("{}")
+    with pytest.raises(OutputExists, match="its order is 3, not 2"):
+        write_tokens(small_graph(), tmp_path / "t", "chebyshev", 2, engine="disk")
+    write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk", progress=interrupt_after(0.0))
+    assert same_files(tmp_path / "t", tmp_path / "whole")
+
+
+def test_half_put_together_rows_are_written_again(tmp_path: Path) -> None:
+    start(tmp_path)
+    (tmp_path / ".t.partial" / "tokens.npy").write_bytes(bytes(1000))
+    write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk")
+    write_tokens(small_graph(), tmp_path / "whole", "chebyshev", ORDER, engine="disk")
+    assert same_files(tmp_path / "t", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("content", ["[]", '{"job": 3}'])
+def test_damaged_list_of_blocks(tmp_path: Path, content: str) -> None:
+    start(tmp_path)
+    (tmp_path / ".t.partial" / "progress.json").write_text(content)
+    with pytest.raises(FileCorrupt, match=r"holds no unfinished tokens of this version\. Remove it"):
+        write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk")
+
+
+def test_output_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutOfResources, match=r"Could not write tokens to .* Choose a place that can be written"):
+        write_tokens(small_graph(), tmp_path / "file" / "t", "chebyshev", ORDER, engine="disk")
+    if Path("/proc/self").is_dir():
+        with pytest.raises(OutOfResources, match="Could not write tokens to '/proc/t'"):
+            write_tokens(small_graph(), Path("/proc/t"), "chebyshev", ORDER, engine="disk")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes to read-only directories too")
+def test_read_only_output(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    try:
+        with pytest.raises(OutOfResources, match="Permission denied"):
+            write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk")
+    finally:
+        tmp_path.chmod(0o755)
+
+
 def test_second_process_is_refused(tmp_path: Path) -> None:
     def again(_: float) -> None:
         with pytest.raises(OutputBusy, match="Another process is writing tokens"):
@@ -176,6 +243,7 @@ def test_disk_that_cannot_hold_the_tokens(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(module.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000})())
     with pytest.raises(OutOfResources, match=r"need 625.0 KiB of disk .* Got 1000 bytes"):
         write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_full_disk_keeps_what_is_done(tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ from typing import IO, Any
 import numpy as np
 
 from polyformer.bases.optimal import Recurrence
-from polyformer.errors import InvalidData, OutOfResources, OutputBusy, OutputExists
+from polyformer.errors import FileCorrupt, InvalidData, InvalidParameter, OutOfResources, OutputBusy, OutputExists
 from polyformer.files import (
     array_digest,
+    file_samples,
     read_json,
     reporting_io_errors,
     sync_directory,
@@ -31,14 +32,15 @@ from polyformer.files import (
     write_whole,
 )
 from polyformer.machine import format_bytes
-from polyformer.progress import Share
 from polyformer.propagation.engine import TokenBlock, TokenSink, join_recurrences
 
 __all__ = ["TOKEN_DTYPES", "TokenDirectoryWriter", "TokenShape"]
 
 TOKEN_DTYPES = ("float32", "float16")
 _PROGRESS, _MANIFEST, _LOCK = "progress.json", "manifest.json", "lock"
-_FINAL = {"tokens.npy", "nodes.npy", "recurrence.npz", _MANIFEST, _LOCK}
+_ONLY_FINISHED = {"complete", "samples"}
+_ARRAYS = ("tokens.npy", "nodes.npy", "recurrence.npz")
+_FINAL = {*_ARRAYS, _MANIFEST, _LOCK}
 _PIECE_BYTES = 1 << 25
 
 
@@ -50,6 +52,10 @@ class TokenShape:
     order: int
     num_features: int
     dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in TOKEN_DTYPES:
+            raise InvalidParameter(f"'dtype' of tokens must be {' or '.join(TOKEN_DTYPES)}. Got '{self.dtype}'.")
 
     @property
     def bytes(self) -> int:
@@ -76,44 +82,69 @@ class TokenDirectoryWriter(TokenSink):
 
     @contextlib.contextmanager
     def open(self) -> Iterator[TokenDirectoryWriter]:
-        """Hold the place for this process and take up what is there; writing errors become one sentence each."""
+        """Hold the place for this process and take up what is there; writing errors become one sentence each.
+
+        If not one block gets finished, nothing is left behind.
+        """
         self._refuse_existing()
         with reporting_io_errors("tokens", self.directory):
             self.folder.mkdir(parents=True, exist_ok=True)
-            lock = (self.folder / _LOCK).open("wb")
-            with lock:
+            with (self.folder / _LOCK).open("wb") as lock:
                 if not try_lock(lock):
                     raise OutputBusy(
                         f"Another process is writing tokens to '{self.directory}'. "
                         f"Wait for it, or choose another place."
                     )
-                self._refuse_existing()
-                self._take_up()
-                self._check_disk()
-                yield self
+                try:
+                    self._refuse_existing()
+                    self._take_up()
+                    self._check_disk()
+                    yield self
+                except BaseException:
+                    if not self.assembled and not any(self.folder.glob("block-*")):
+                        shutil.rmtree(self.folder, ignore_errors=True)
+                    raise
 
     def _refuse_existing(self) -> None:
         if self.directory.exists() and (not self.directory.is_dir() or any(self.directory.iterdir())):
             raise OutputExists(f"'{self.directory}' already exists. Choose another place or remove it first.")
 
     def _take_up(self) -> None:
-        path = self.folder / _PROGRESS
-        if not path.exists():
-            write_json(path, {"job": self.about, "blocks": []})
-            return
-        found = read_json(path, "a directory of unfinished tokens")
-        for key in sorted(self.about.keys() | found["job"].keys()):
-            if found["job"].get(key) != self.about.get(key):
+        """Go on with the finished blocks of the same job, and remove what else a killed process left."""
+        job, blocks = self._found()
+        if blocks or self.assembled:
+            self._refuse_another_job(job)
+        self._blocks = {b["start"]: b for b in blocks if _digest(self.folder / b["file"]) == b["digest"]}
+        if not self.assembled:
+            kept = {_LOCK} | {block["file"] for block in self._blocks.values()}
+            for path in self.folder.iterdir():
+                if path.name not in kept:
+                    path.unlink()
+            self._write_progress()
+
+    def _found(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The job whose tokens are here, and its blocks that are still to be put together."""
+        try:
+            if self.assembled:
+                manifest = read_json(self.folder / _MANIFEST, "a token directory")
+                return {key: manifest[key] for key in manifest if key not in _ONLY_FINISHED}, []
+            if (self.folder / _PROGRESS).exists():
+                found = read_json(self.folder / _PROGRESS, "a directory of unfinished tokens")
+                return found["job"], found["blocks"]
+        except (KeyError, TypeError):
+            raise FileCorrupt(f"'{self.folder}' holds no unfinished tokens of this version. Remove it.") from None
+        return self.about, []
+
+    def _refuse_another_job(self, job: dict[str, Any]) -> None:
+        for key in sorted(self.about.keys() | job.keys()):
+            if job.get(key) != self.about.get(key):
                 raise OutputExists(
-                    f"'{self.folder}' holds unfinished tokens of another job: its {key} is {found['job'].get(key)!r}, "
+                    f"'{self.folder}' holds unfinished tokens of another job: its {key} is {job.get(key)!r}, "
                     f"not {self.about.get(key)!r}. Finish that one, remove it, or choose another place."
                 )
-        for block in found["blocks"]:
-            if _digest(self.folder / block["file"]) == block["digest"]:
-                self._blocks[block["start"]] = block
-        for leftover in self.folder.glob("block-*"):
-            if leftover.name not in {block["file"] for block in self._blocks.values()}:
-                leftover.unlink()
+
+    def _write_progress(self) -> None:
+        write_json(self.folder / _PROGRESS, {"job": self.about, "blocks": list(self._blocks.values())})
 
     def _check_disk(self) -> None:
         """Refuse what cannot fit: the blocks that are missing, and the rows put together."""
@@ -146,31 +177,37 @@ class TokenDirectoryWriter(TokenSink):
     def block(self, columns: slice) -> Iterator[TokenBlock]:
         name = f"block-{columns.start:06d}-{columns.stop:06d}"
         path = self.folder / name
-        with path.open("wb") as file:
-            block = _FileBlock(file, columns, self.shape)
-            yield block
-            block.check()
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with path.open("wb") as file:
+                block = _FileBlock(file, columns, self.shape)
+                yield block
+                block.check()
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            path.unlink(missing_ok=True)  # a full disk needs the room
+            raise
         sync_directory(self.folder)
         about = {"start": columns.start, "stop": columns.stop, "file": name, "digest": block.digest.hexdigest()}
         if block.recurrence is not None:
             about["recurrence"] = {key: value.tolist() for key, value in vars(block.recurrence).items()}
         self._blocks[columns.start] = about
-        write_json(self.folder / _PROGRESS, {"job": self.about, "blocks": list(self._blocks.values())})
+        self._write_progress()
 
-    def finish(self, progress: Share | None = None) -> None:
+    def finish(self) -> None:
         """Put the rows together and give the directory its name."""
         assert not self.missing()
         if not self.assembled:
-            self._assemble(progress)
+            self._assemble()
             if self.nodes is not None:
                 with write_whole(self.folder / "nodes.npy") as file:
                     np.save(file, self.nodes)
             recurrence = self._recurrence()
             if recurrence is not None:
                 write_npz(self.folder / "recurrence.npz", vars(recurrence))
-            write_json(self.folder / _MANIFEST, self.about | {"complete": True})
+            samples = file_samples(self.folder, _ARRAYS)
+            write_json(self.folder / _MANIFEST, self.about | {"complete": True, "samples": samples})
+            sync_directory(self.folder)
         for path in self.folder.iterdir():
             if path.name not in _FINAL:  # blocks, their list, and what a killed process was about to rename
                 path.unlink()
@@ -189,7 +226,7 @@ class TokenDirectoryWriter(TokenSink):
             }
         )
 
-    def _assemble(self, progress: Share | None) -> None:
+    def _assemble(self) -> None:
         """Rows from the blocks' files, some at a time, into ``tokens.npy``."""
         shape, orders = self.shape, self.shape.order + 1
         dtype = np.dtype(shape.dtype)
@@ -212,8 +249,6 @@ class TokenDirectoryWriter(TokenSink):
                         part = np.fromfile(file, dtype, len(rows) * width)
                         rows[:, k, start : start + width] = part.reshape(-1, width)
                 out.write(rows.data)
-                if progress is not None:
-                    progress((begin + len(rows)) / shape.num_rows)
             out.flush()
             os.fsync(out.fileno())
 
