@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from polyformer.errors import InvalidParameter
@@ -14,21 +15,35 @@ __all__ = ["available_memory", "format_bytes", "parse_bytes", "peak_memory", "re
 
 
 def available_memory() -> int:
-    """Bytes that can be allocated now without swapping; the smaller of the machine's and the control group's."""
+    """Bytes that can be allocated now without swapping; the smaller of the machine's and its control groups'."""
     free = 8 << 30
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
         pass
+    return max(0, min([free, *_left_in_groups()]))
+
+
+def _left_in_groups() -> Iterator[int]:
+    """What each control group of this process, of either version, leaves it; the page cache counts as free."""
     try:
-        group = Path("/sys/fs/cgroup")
-        limit = (group / "memory.max").read_text().strip()
-        if limit != "max":
-            free = min(free, int(limit) - int((group / "memory.current").read_text()))
-    except (OSError, ValueError):
-        pass
-    return max(free, 0)
+        memberships = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    except OSError:
+        return
+    for _, controllers, path in memberships:
+        if controllers not in ("", "memory"):
+            continue
+        old = controllers == "memory"
+        mount = Path("/sys/fs/cgroup") / controllers
+        limit, used = ("memory.limit_in_bytes", "memory.usage_in_bytes") if old else ("memory.max", "memory.current")
+        for group in (mount, mount / path.lstrip("/")):  # inside a container its own group is the mount itself
+            try:
+                stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                cached = int(stat["total_inactive_file" if old else "inactive_file"])
+                yield int((group / limit).read_text()) - int((group / used).read_text()) + cached
+            except (OSError, ValueError, KeyError):  # no such group, or "max"
+                continue
 
 
 def resident_bytes() -> int:

@@ -10,7 +10,9 @@ __all__ = ["import_command"]
 
 
 def import_command(
-    source: Path = typer.Argument(..., metavar="SOURCE", help="A folder of tables, or a table, npz, pt or raw file."),
+    source: Path = typer.Argument(
+        ..., metavar="SOURCE", help="Tables, a folder of them, npz, pt, raw file, or synthetic:…"
+    ),
     destination: Path = typer.Argument(..., metavar="DEST", help="The graph directory to write."),
     edges: Path | None = typer.Option(None, help="The edge table, if SOURCE does not hold it under a usual name."),
     nodes: Path | None = typer.Option(None, help="The node table, likewise."),
@@ -41,6 +43,9 @@ def import_command(
     - `polyformer import my_tables/ my_graph/` — edges.csv (source, target) and nodes.csv (id, label, features)
 
     - `polyformer import follows.parquet my_graph/ --nodes users.parquet --id-column user --label-column country`
+
+    - `polyformer import synthetic:nodes=1e6,edges=15e6,features=64,classes=40,seed=1 made_up/` — a graph made up on the
+    spot, of any size; it also takes labelled=, homophily=, noise= and dtype=, and no option below but --json
     """
     from dataclasses import asdict
 

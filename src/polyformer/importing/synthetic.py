@@ -1,8 +1,8 @@
 r"""Graphs of any size made up on the spot, for tests of scale: ``synthetic:nodes=1e6,edges=15e6,classes=40``.
 
 Degrees follow a power law, communities carry the label, features are informative of it. Rows of the adjacency are
-computed one by one, in order, so that nothing is sorted and nothing but 12 bytes a node is held in memory, whatever the
-number of edges; see ``native/synthetic.cpp``.
+computed one by one, in order, so that nothing is sorted: whatever the number of edges, memory holds 12 bytes a node
+while edges are written, 16 while labels are, and some 100 MB of buffers; see ``native/synthetic.cpp``.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from polyformer.errors import InvalidParameter, MissingDependency, OutOfResources
-from polyformer.files import write_json
-from polyformer.graph import FORMAT, Graph
+from polyformer.files import file_samples, write_json
+from polyformer.graph import ARRAY_FILES, FORMAT, Graph
 from polyformer.importing.array_files import NpyWriter, npy_digest
 from polyformer.importing.directory import import_folder, sync
 from polyformer.importing.options import ImportSummary
+from polyformer.machine import format_bytes
 from polyformer.native import native_library, num_threads, pointer
 from polyformer.progress import Stages
 from polyformer.registry import check_options, parse_spec
@@ -82,8 +83,8 @@ class SyntheticOptions:
 
     def __post_init__(self) -> None:
         for name, value, least, most in (
-            ("nodes", self.nodes, 2, 2**31 - 1),
-            ("edges", self.edges, 1, self.nodes * (self.nodes - 1) // 8),
+            ("nodes", self.nodes, 4, 2**31 - 1),
+            ("edges", self.edges, 1, self.nodes * (self.nodes - 1) // 8),  # a quarter of all pairs
             ("features", self.features, 0, 1 << 20),
             ("classes", self.classes, 1, self.nodes // 2),
             ("homophily", self.homophily, 0, 1),
@@ -105,32 +106,26 @@ class SyntheticOptions:
     def disk_bytes(self) -> int:
         """What the graph directory occupies; there are no temporary files."""
         itemsize = np.dtype(self.dtype).itemsize
-        return 8 * self.edges + 16 * self.nodes + itemsize * self.nodes * self.features
+        return 8 * self.edges + 16 * self.nodes + itemsize * self.nodes * self.features + 8 * self.num_labelled
 
 
 def _whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not float(value).is_integer():
         raise InvalidParameter(f"'{name}' of a synthetic graph must be a whole number such as 1e6. Got {value!r}.")
     return int(value)
 
 
 def is_synthetic(source: str | Path) -> bool:
-    """Whether a source is such a spec."""
-    return parse_spec(str(source))[0] == "synthetic" if str(source).startswith("synthetic") else False
+    """Whether a source is such a spec, and not a folder of that name."""
+    return str(source).partition(":")[0] == "synthetic" and not Path(source).exists()
 
 
 def write_synthetic(spec: str, destination: Path, progress: Stages | None = None) -> ImportSummary:
     """Write the graph that ``spec`` describes as a graph directory."""
     started = time.perf_counter()
     options = SyntheticOptions.parse(spec)
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(destination.parent).free
-    if free < options.disk_bytes:
-        raise OutOfResources(
-            f"This graph needs {options.disk_bytes / 1e9:.1f} GB of disk at '{destination.parent}'. "
-            f"Got {free / 1e9:.1f} GB. Free some or choose another disk."
-        )
     with import_folder(destination) as folder:
+        _check_disk(options, folder)
         maker = _Maker(options)
         entries, isolated = maker.write_edges(folder, progress)
         maker.release()
@@ -158,6 +153,15 @@ def write_synthetic(spec: str, destination: Path, progress: Stages | None = None
         isolated_nodes=isolated,
         seconds=time.perf_counter() - started,
     )
+
+
+def _check_disk(options: SyntheticOptions, folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < options.disk_bytes:
+        raise OutOfResources(
+            f"This graph needs {format_bytes(options.disk_bytes)} of disk at '{folder.parent}'. "
+            f"Got {format_bytes(free)}. Free some or choose another disk."
+        )
 
 
 class _Maker:
@@ -225,6 +229,7 @@ class _Maker:
             ctypes.byref(planned),
             ctypes.c_int(num_threads()),
         )
+        assert count > 0, "a row did not fit"
         lengths = lengths[:count]
         return lengths, indices[: int(lengths.sum())], planned.value
 
@@ -289,7 +294,7 @@ class _Maker:
                     pending.result()
                 pending = writer.submit(out.append, block)
                 if progress is not None:
-                    progress("writing features", begin, options.nodes)
+                    progress("writing features", begin + len(labels), options.nodes)
             if pending is not None:
                 pending.result()
 
@@ -393,4 +398,5 @@ def _manifest(folder: Path, options: SyntheticOptions, entries: int) -> dict[str
         "features": "dense" if options.features else None,
         "structure": structure.result(),
         "fingerprint": fingerprint,
+        "samples": file_samples(folder, ARRAY_FILES),
     }
