@@ -38,6 +38,7 @@ _LARGEST_SHARE = 400  # no degree is larger than nodes / 400: in papers100M the 
 _ROWS = 1 << 20
 _ENTRIES = 1 << 24
 _SAMPLE = 1 << 19
+_CORRECTIONS = 8  # one or two do where few edges repeat
 _FEATURE_BYTES = 1 << 25
 
 
@@ -177,16 +178,22 @@ class _Maker:
         self.options, self.library = options, library
         self.first = _community_bounds(options)
         self.stubs = np.empty(0, np.int64)
-        self._plan(2 * options.edges / options.nodes)
+        mean = wanted = 2 * options.edges / options.nodes
+        self._plan(mean)
         # Repeats and loops are lost; a sample of rows tells how many, and more stubs make up for them.
-        for _ in range(2):
+        for _ in range(_CORRECTIONS):
             lengths, _, planned = self._rows(0, min(options.nodes, _SAMPLE))
             kept = int(lengths.sum()) / max(planned, 1)
-            wanted = 2 * options.edges / options.nodes
             reached = kept * int(self.stubs[-1]) / options.nodes
             if abs(reached / wanted - 1) < 2e-3:
                 break
-            self._plan(int(self.stubs[-1]) / options.nodes * wanted / max(reached, 1e-9))
+            mean *= wanted / max(reached, wanted / 2)
+            if mean > 4 * wanted:
+                raise InvalidParameter(
+                    f"'edges' of a synthetic graph must fit into its communities: {options.edges} are too many for "
+                    f"{options.nodes} nodes in {options.classes} with homophily {options.homophily}. Lower one of them."
+                )
+            self._plan(mean)
 
     def _plan(self, mean: float) -> None:
         """Draw degrees of that mean, as stubs counted up by position, and where stubs are looked up."""
