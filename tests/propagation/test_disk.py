@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -49,7 +50,7 @@ LIMIT = 1 << 30
 @pytest.fixture
 def control_group() -> Iterator[Path | None]:
     """A control group whose limit counts the page cache too; None where none can be made."""
-    group = Path("/sys/fs/cgroup/memory/polyformer-test")
+    group = Path(f"/sys/fs/cgroup/memory/polyformer-test-{os.getpid()}")
     try:
         group.mkdir()
     except OSError:
