@@ -15,13 +15,9 @@ test: install lint
 	POLYFORMER_KERNEL=native $(BIN)/python -c "from polyformer.native import kernel_name; assert kernel_name() == 'native'"
 	$(BIN)/python -m pytest --cov=polyformer --cov-report=term-missing:skip-covered $(PYTEST_ARGS)
 
-# Ratios against scipy, torch and a literal implementation; a quarter of an hour or more.
+# Ratios against scipy, torch and a literal implementation, growth, scores, large graphs; an hour or more.
 bench: install
-	mkdir -p benchmarks/results
-	for threads in 1 2; do \
-		$(BIN)/python -m benchmarks.tokens --threads $$threads --json benchmarks/results/tokens-$$threads.json && \
-		$(BIN)/python -m benchmarks.training --threads $$threads --json benchmarks/results/training-$$threads.json || exit 1; \
-	done
+	$(BIN)/python -m benchmarks
 
 lint: install
 	$(BIN)/ruff check .

@@ -17,7 +17,7 @@ def test_every_row_builds_a_model(preset: str, dataset: str, basis: str) -> None
     model, training = split_settings([PolyFormerSettings, TrainingSettings], load_preset(preset, dataset, basis))
     assert PolyFormerModel(in_channels=5, out_channels=3, settings=model).order == model.order
     assert model.self_loops == (basis == "monomial")
-    assert training.epochs == 2000
+    assert training.epochs == 2000 or preset != "paper"
 
 
 def test_published_values() -> None:

@@ -3,14 +3,17 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from polyformer.cli.display import Display
 from polyformer.cli.interrupt import graceful_interrupt
 from polyformer.errors import InvalidParameter
-from polyformer.registry import parse_value
+from polyformer.registry import parse_spec, parse_value
+
+if TYPE_CHECKING:
+    from polyformer.training.run import RunRequest
 
 __all__ = ["train"]
 
@@ -25,7 +28,9 @@ def train(
     basis: str | None = typer.Option(None, help="Basis of the tokens; see `polyformer bases`. [default: chebyshev]"),
     order: int | None = typer.Option(None, help="K: tokens g_0, …, g_K of every node. [default: 10]"),
     self_loops: bool | None = typer.Option(None, "--self-loops/--no-self-loops", help="Use the operator of A + I."),
-    preset: str | None = typer.Option(None, help="Settings by name; `paper` holds the published ones."),
+    preset: str | None = typer.Option(
+        None, help="Settings by name: `fast` holds ours that need a minute or two, `paper` the published ones."
+    ),
     split: int | None = typer.Option(None, help="Which of the data set's splits. [default: 0]"),
     protocol: str | None = typer.Option(
         None, help="How splits are drawn; the paper's way for that data set by default."
@@ -80,6 +85,7 @@ def train(
     else:
         request = RunRequest(**asked, settings=chosen)
         out = out if out is not None else _new_run_path(request.data, request.model)
+        _suggest_preset(display, request)
     extra = []
     if tensorboard:
         from polyformer.training.tensorboard import tensorboard_observer
@@ -106,10 +112,18 @@ def train(
     display.result(result)
 
 
+def _suggest_preset(display: Display, request: RunRequest) -> None:
+    """Say that there are settings chosen for this data set, unless some were asked for."""
+    from polyformer.presets import has_preset
+
+    plain = request.model == "polyformer" and request.preset is None and not request.settings
+    if plain and has_preset("fast", parse_spec(request.data)[0]):
+        display.say("default settings; '--preset fast' holds settings chosen for this data set")
+
+
 def _place(data: str) -> str:
     """A path as an absolute one, so that the run finds its data from anywhere; a data set's name as it is."""
     from polyformer.datasets import DATASETS
-    from polyformer.registry import parse_spec
 
     return data if parse_spec(data)[0] in DATASETS or not Path(data).exists() else str(Path(data).resolve())
 
@@ -125,7 +139,7 @@ def _read_settings(pairs: list[str], basis: str | None, order: int | None, self_
     return chosen | {name: value for name, value in options.items() if value is not None}
 
 
-def _stored_request(out: Path, asked: dict[str, Any], chosen: dict[str, Any]) -> Any:
+def _stored_request(out: Path, asked: dict[str, Any], chosen: dict[str, Any]) -> RunRequest:
     """The request of the run that is to go on; what is asked for now must not differ from it."""
     from polyformer.training.run import RunRequest
     from polyformer.training.run_directory import RunDirectory
