@@ -1,9 +1,13 @@
-"""A trained model applied to a graph, and predictions as a Parquet table."""
+"""A trained model applied to a graph, a block of nodes at a time, and predictions as a Parquet table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,15 +18,16 @@ from polyformer.files import read_json, reporting_io_errors, write_whole
 from polyformer.graph import Graph
 from polyformer.models import NodeModel, Workload
 from polyformer.progress import Share, Stages
-from polyformer.tasks import Objective
+from polyformer.tasks import Objective, Task
 
-__all__ = ["open_run_graph", "predict_scores", "write_predictions"]
+__all__ = ["ROWS_PER_BLOCK", "open_run_task", "predict_blocks", "predict_scores", "write_predictions"]
+
+ROWS_PER_BLOCK = 1 << 16
+"""Nodes whose scores are in memory at once, and rows of a row group of the Parquet file."""
 
 
-def open_run_graph(
-    run: Path, data: str | None = None, root: str | None = None, loading: Stages | None = None
-) -> tuple[Graph, np.ndarray | None]:
-    """The graph that a run was trained on, or another one, with the user's node ids if it has some."""
+def open_run_task(run: Path, data: str | None = None, root: str | None = None, loading: Stages | None = None) -> Task:
+    """The data that a run was trained on, or another graph."""
     if data is None:
         config = read_json(run / "config.json", "a run directory")
         if "data" not in config:
@@ -30,40 +35,104 @@ def open_run_graph(
                 f"'{run}' is a saved classifier that does not know its data. Pass the PATH of a graph."
             )
         data, root = config["data"], root or config["data_root"]
-    task = load_source(data, root, progress=loading)
-    return task.graph, task.ids
+    return load_source(data, root, progress=loading)
 
 
-def predict_scores(
+def predict_blocks(
     model: NodeModel,
     objective: Objective,
     graph: Graph,
     nodes: np.ndarray | None = None,
+    *,
+    memory: int | None = None,
+    tokens: Path | None = None,
+    scratch: Path | None = None,
     progress: Share | None = None,
-) -> np.ndarray:
-    """Probabilities (n, C), or values (n, 1) of a regression, of all nodes or of ``nodes``."""
-    wanted = np.arange(graph.num_nodes) if nodes is None else nodes
-    model.bind(graph, Workload(nodes, len(wanted)), progress)
+    predicted: Share | None = None,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Node ids (n,) and their probabilities (n, C), or values (n, 1) of a regression, block after block in order.
+
+    Args:
+        nodes: of which; all by default.
+        memory: bytes that may be used, 80 % of what is free by default.
+        tokens: a token directory that covers the nodes.
+        scratch: where tokens that do not fit in memory may be kept meanwhile; a folder that exists.
+        progress: is told how far the preparation is; it starts again where there are several turns.
+        predicted: is told the share of the nodes that is done.
+    """
+    count = graph.num_nodes if nodes is None else len(nodes)
     model.eval()
-    device = next(model.parameters()).device
-    with torch.no_grad():
-        return objective.scores(model(torch.from_numpy(wanted).to(device)))
+    with contextlib.ExitStack() as stack:
+        place = None
+        if scratch is not None:
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".tokens.", dir=scratch)))
+        workload = Workload(nodes, count, memory=memory, tokens=tokens, scratch=place and place / "all")
+        turn = model.nodes_at_once(graph, workload)
+        for first in range(0, count, max(1, turn)):
+            ids = np.arange(first, min(first + turn, count)) if nodes is None else nodes[first : first + turn]
+            if turn < count:
+                workload = replace(workload, nodes=ids, rows_per_epoch=len(ids), scratch=place and place / str(first))
+            model.bind(graph, workload, progress)
+            outputs = None if model.by_rows else _outputs(model, ids)
+            for start in range(0, len(ids), ROWS_PER_BLOCK):
+                rows = slice(start, start + ROWS_PER_BLOCK)
+                yield ids[rows], objective.scores(_outputs(model, ids[rows]) if outputs is None else outputs[rows])
+                if predicted is not None:
+                    predicted(min(first + rows.stop, count) / count)
+
+
+@torch.no_grad()
+def _outputs(model: NodeModel, nodes: np.ndarray) -> torch.Tensor:
+    return model(torch.from_numpy(nodes).to(next(model.parameters()).device))
+
+
+def predict_scores(model: NodeModel, objective: Objective, graph: Graph, nodes: np.ndarray | None = None) -> np.ndarray:
+    """Probabilities (n, C), or values (n, 1) of a regression, of all nodes or of ``nodes``."""
+    return np.concatenate([scores for _, scores in predict_blocks(model, objective, graph, nodes)])
 
 
 def write_predictions(
-    path: Path, scores: np.ndarray, ids: np.ndarray, objective: Objective, class_names: Sequence[str] | None = None
-) -> None:
-    """Write one row a node: ``node``, ``prediction`` and, for classes, ``probability_<class>`` for each."""
-    import pyarrow as pa
+    path: Path,
+    blocks: Iterable[tuple[np.ndarray, np.ndarray]],
+    ids: np.ndarray | None,
+    objective: Objective,
+    class_names: Sequence[str] | None = None,
+) -> int:
+    """Write one row a node: ``node``, ``prediction`` and, for classes, ``probability_<class>`` for each.
+
+    Args:
+        blocks: node numbers and scores; each becomes a row group, so that one is in memory at a time.
+        ids: (N,) what the nodes are called; their numbers by default.
+
+    Returns:
+        The number of rows.
+    """
     import pyarrow.parquet as pq
 
-    columns: dict[str, pa.Array] = {"node": pa.array(ids)}
+    count, writer = 0, None
+    with reporting_io_errors("predictions", path), write_whole(path) as file:
+        try:
+            for nodes, scores in blocks:
+                table = _table(nodes if ids is None else ids[nodes], scores, objective, class_names)
+                if writer is None:
+                    writer = pq.ParquetWriter(file, table.schema)
+                writer.write_table(table)
+                count += len(nodes)
+        finally:
+            if writer is not None:
+                writer.close()
+    return count
+
+
+def _table(names: np.ndarray, scores: np.ndarray, objective: Objective, class_names: Sequence[str] | None) -> Any:
+    import pyarrow as pa
+
+    columns: dict[str, pa.Array] = {"node": pa.array(names)}
     if objective.name == "regression":
         columns["prediction"] = pa.array(scores[:, 0])
     else:
         best = scores.argmax(axis=1)
-        names = [str(i) for i in range(scores.shape[1])] if class_names is None else list(class_names)
-        columns["prediction"] = pa.array(best if class_names is None else np.array(names)[best])
-        columns |= {f"probability_{name}": pa.array(scores[:, i]) for i, name in enumerate(names)}
-    with reporting_io_errors("predictions", path), write_whole(path) as file:
-        pq.write_table(pa.table(columns), file)
+        classes = [str(i) for i in range(scores.shape[1])] if class_names is None else list(class_names)
+        columns["prediction"] = pa.array(best if class_names is None else np.array(classes)[best])
+        columns |= {f"probability_{name}": pa.array(scores[:, i]) for i, name in enumerate(classes)}
+    return pa.table(columns)

@@ -7,7 +7,7 @@ import torch
 from polyformer.bases import BASES
 from polyformer.datasets import load_dataset
 from polyformer.errors import InvalidData, InvalidParameter, OutOfResources
-from polyformer.models import Workload, polyformer
+from polyformer.models import Workload, polyformer, token_binding
 from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
 
 TASK = load_dataset("minefield:width=12,height=10")
@@ -78,6 +78,6 @@ def test_what_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
         build()(torch.tensor([0]))
     with pytest.raises(InvalidData, match="reads 7 features per node"):
         build().bind(TASK.graph.with_features(np.ones((120, 2))), Workload(None, 120))
-    monkeypatch.setattr(polyformer, "available_memory", lambda: 1000)
+    monkeypatch.setattr(token_binding, "usable_memory", lambda: 800)
     with pytest.raises(OutOfResources, match="more than the 800 bytes of memory"):
         build(token_route="stored").bind(TASK.graph, Workload(None, 120))

@@ -66,7 +66,7 @@ def test_projected_gradient_agrees_with_finite_differences(basis: str, repeated:
 
 def test_stored_rows_of_some_nodes_only(graph: Graph) -> None:
     nodes = np.arange(graph.num_nodes)[::2].copy()
-    part = StoredInput(compute_tokens(graph, "chebyshev", 3, nodes=nodes), nodes, graph.num_nodes)
+    part = StoredInput(compute_tokens(graph, "chebyshev", 3, nodes=nodes), nodes)
     whole = StoredInput(compute_tokens(graph, "chebyshev", 3))
     linear = torch.nn.Linear(graph.num_features, 4)
     wanted = torch.from_numpy(nodes[::-1].copy())

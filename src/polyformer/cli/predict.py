@@ -15,6 +15,13 @@ def predict(
         None, metavar="[PATH]", help="Another graph with the same features; the run's own data if left out."
     ),
     out: Path = typer.Option(..., help="The Parquet file to write."),
+    nodes: str = typer.Option("all", help="all, labelled, or a file of node numbers (.npy or text, one a line)."),
+    tokens: Path | None = typer.Option(
+        None, help="A token directory of these nodes; by default tokens are computed. See `polyformer tokens`."
+    ),
+    memory: str | None = typer.Option(
+        None, help="Use at most so much, e.g. 8GiB; tokens beyond it pass through the disk. [default: 80 % of free]"
+    ),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
     json_only: bool = typer.Option(False, "--json", help="Print a summary as JSON on stdout and nothing else there."),
 ) -> None:
@@ -25,21 +32,44 @@ def predict(
     - `polyformer predict runs/my-run --out predictions.parquet`
 
     - `polyformer predict runs/my-run another_graph/ --out predictions.parquet` — nodes it has never seen
-    """
-    import numpy as np
 
+    - `polyformer predict runs/my-run --tokens tokens/ --nodes labelled --out predictions.parquet` — nothing is computed
+    again
+    """
+    from polyformer.cli.tokens import _select_nodes
     from polyformer.errors import InvalidParameter
-    from polyformer.prediction import open_run_graph, predict_scores, write_predictions
+    from polyformer.machine import parse_bytes
+    from polyformer.prediction import open_run_task, predict_blocks, write_predictions
+    from polyformer.tokens import check_nodes
     from polyformer.training.saved_model import load_model
 
     display = Display(json_only)
+    limit = None if memory is None else parse_bytes(memory)
     card, model = load_model(run)
-    with display.stages() as loading:
-        graph, ids = open_run_graph(run, data, None if data_root is None else str(data_root), loading)
     if out.is_dir():
         raise InvalidParameter(f"'--out' must be a file. Got the directory '{out}'. Try {out / 'predictions.parquet'}.")
-    with display.share("predicting") as progress:
-        scores = predict_scores(model, card.reader, graph, progress=progress)
-    write_predictions(out, scores, np.arange(graph.num_nodes) if ids is None else ids, card.reader, card.class_names)
-    display.say(f"{graph.num_nodes:,} predictions written to {out}")
-    display.result({"nodes": graph.num_nodes, "out": str(out)})
+    with display.stages() as loading:
+        task = open_run_task(run, data, None if data_root is None else str(data_root), loading)
+    chosen = check_nodes(_select_nodes(nodes, task.labels), task.graph.num_nodes)
+    if chosen is not None and len(chosen) == 0:
+        raise InvalidParameter(f"'--nodes' must select at least one node. Got {nodes}, which selects none.")
+    with display.share("tokens") as progress, display.share("predicting") as predicted:
+        blocks = predict_blocks(
+            model,
+            card.reader,
+            task.graph,
+            chosen,
+            memory=limit,
+            tokens=tokens,
+            scratch=_existing(out),
+            progress=progress,
+            predicted=predicted,
+        )
+        count = write_predictions(out, blocks, task.ids, card.reader, card.class_names)
+    display.say(f"{count:,} predictions written to {out}")
+    display.result({"nodes": count, "out": str(out)})
+
+
+def _existing(out: Path) -> Path:
+    """The folder of the output, or the nearest above it that exists: where large intermediate files may go."""
+    return next(folder for folder in out.absolute().parents if folder.is_dir())

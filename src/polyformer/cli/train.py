@@ -38,6 +38,12 @@ def train(
     seed: int | None = typer.Option(None, help="Of parameters, batches and dropout. [default: 0]"),
     out: Path | None = typer.Option(None, help="The run directory. [default: a new one under runs/]"),
     device: str | None = typer.Option(None, help="auto, cpu or cuda. [default: auto]"),
+    tokens: Path | None = typer.Option(
+        None, help="Train from this token directory (`polyformer tokens`); its basis and order are the default then."
+    ),
+    memory: str | None = typer.Option(
+        None, help="Use at most so much, e.g. 8GiB; tokens beyond it stay on disk. [default: 80 % of what is free]"
+    ),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Any setting of `polyformer models NAME`; may be given more than once."
     ),
@@ -61,8 +67,13 @@ def train(
 
     - `polyformer train my_graph/ --order 6 --set lr=0.003 --set batch_size=full`
 
+    - `polyformer train my_graph/ --memory 8GiB` — tokens that do not fit go to the run directory and are streamed
+
+    - `polyformer train my_graph/ --tokens tokens/` — tokens that `polyformer tokens` wrote, for many runs
+
     - `polyformer train --resume --out runs/minefield-polyformer-20240101-120000`
     """
+    from polyformer.machine import parse_bytes
     from polyformer.training.run import RunRequest, execute_run
 
     display = Display(json_only)
@@ -75,6 +86,8 @@ def train(
         "seed": seed,
         "device": device,
         "preset": preset,
+        "tokens": None if tokens is None else str(tokens.resolve()),
+        "memory": None if memory is None else parse_bytes(memory),
     }
     asked = {name: value for name, value in given.items() if value is not None}
     chosen = _read_settings(settings, basis, order, self_loops)
@@ -141,6 +154,8 @@ def _read_settings(pairs: list[str], basis: str | None, order: int | None, self_
 
 def _stored_request(out: Path, asked: dict[str, Any], chosen: dict[str, Any]) -> RunRequest:
     """The request of the run that is to go on; what is asked for now must not differ from it."""
+    from dataclasses import fields
+
     from polyformer.training.run import RunRequest
     from polyformer.training.run_directory import RunDirectory
 
@@ -151,8 +166,7 @@ def _stored_request(out: Path, asked: dict[str, Any], chosen: dict[str, Any]) ->
             raise InvalidParameter(
                 f"The run '{out}' was started with {name}={before}. Got {value}. Leave it out or start a new run."
             )
-    names = ("data", "model", "data_root", "protocol", "split", "seed", "device", "preset", "settings")
-    return RunRequest(**{name: config[name] for name in names})
+    return RunRequest(**{field.name: config[field.name] for field in fields(RunRequest)})
 
 
 def _new_run_path(data: str, model: str) -> Path:

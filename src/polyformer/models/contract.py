@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from polyformer.graph import Graph
@@ -25,12 +27,18 @@ class Workload:
         rows_per_epoch: rows that pass through the model in an epoch.
         passes_per_epoch: calls of the model in an epoch.
         epochs: how many epochs there may be.
+        memory: bytes that may be used, None for 80 % of what is free.
+        tokens: a token directory that is to be used.
+        scratch: where a token directory may be made, or is already, if tokens do not fit in memory.
     """
 
     nodes: np.ndarray | None
     rows_per_epoch: int
     passes_per_epoch: int = 1
     epochs: int = 1
+    memory: int | None = None
+    tokens: Path | None = None
+    scratch: Path | None = None
 
 
 class NodeModel(nn.Module, ABC):
@@ -69,6 +77,30 @@ class NodeModel(nn.Module, ABC):
         value = loss(self(nodes), slice(0, len(nodes)))
         value.backward()
         return float(value.detach())
+
+    def shuffle(self, nodes: Tensor, random: np.random.Generator) -> Iterator[Tensor]:
+        """An epoch's order: positions among ``nodes``, each once, a piece at a time.
+
+        A model that reads from disk gives one in which it reads fast. It must depend on nothing but its arguments and
+        what the model is bound to, so that a run repeats.
+        """
+        yield torch.from_numpy(random.permutation(len(nodes)))
+
+    def ahead(self, nodes: Tensor, batches: Iterator[Tensor]) -> Generator[Tensor]:
+        """The same batches of positions among ``nodes``, which the model is then asked for in this order.
+
+        A model that reads from disk reads those to come meanwhile; ``batches`` may be run by another thread.
+        """
+        yield from batches
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether a node's output costs the same in any company; otherwise it is best to ask for all at once."""
+        return False
+
+    def nodes_at_once(self, graph: Graph, workload: Workload) -> int:
+        """How many of the workload's nodes it can be bound to at once; more are done in several turns."""
+        return graph.num_nodes if workload.nodes is None else len(workload.nodes)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Groups for the optimiser; a group names ``lr`` or ``weight_decay`` only where it has its own."""

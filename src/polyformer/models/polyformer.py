@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,16 +12,16 @@ import torch
 from torch import Tensor
 
 from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve_basis
-from polyformer.errors import InvalidData, InvalidParameter, OutOfResources
+from polyformer.errors import InvalidData, InvalidParameter
 from polyformer.graph import Graph
-from polyformer.machine import available_memory, format_bytes
 from polyformer.models.contract import NodeModel, Workload
-from polyformer.nn.inputs import ProjectedInput, StoredInput, TokenInput, choose_route
+from polyformer.models.token_binding import TokenNeeds, bind_tokens, bindable_nodes
+from polyformer.nn.inputs import ProjectedInput, TokenInput, choose_route
 from polyformer.nn.polyformer import PolyFormer
+from polyformer.nn.streaming import StreamedInput
 from polyformer.operators import Operator
 from polyformer.progress import Share
 from polyformer.settings import setting
-from polyformer.tokens import compute_tokens_and_recurrence, token_bytes
 
 __all__ = ["PolyFormerModel", "PolyFormerSettings"]
 
@@ -47,8 +48,10 @@ class PolyFormerSettings:
     scale: bool = setting(True, "divide scores by √d_head; the paper's text does not, its results do")
     attention_lr: float | None = setting(None, "learning rate of the attention group; lr by default")
     attention_weight_decay: float | None = setting(None, "weight decay of the attention group; weight_decay by default")
-    token_route: Literal["auto", "stored", "projected"] = setting(
-        "auto", "store tokens, or project features and propagate inside the model; auto estimates the cost"
+    token_route: Literal["auto", "stored", "streamed", "projected"] = setting(
+        "auto",
+        "store tokens, in memory or on disk as they fit; stream them from disk; or project features and propagate "
+        "inside the model; auto estimates the cost",
     )
 
 
@@ -83,29 +86,35 @@ class PolyFormerModel(NodeModel):
         self._input: TokenInput | None = None
 
     def bind(self, graph: Graph, workload: Workload, progress: Share | None = None) -> None:
-        if graph.features is None or graph.num_features != self.in_channels:
-            raise InvalidData(
-                f"The model reads {self.in_channels} features per node. This graph has {graph.num_features}. "
-                f"Pass a graph with the same features as in training."
-            )
-        self.route = self._choose_route(graph, workload)
-        operator = Operator(graph, self.settings.self_loops)
+        needs = self._needs(graph, workload)
+        self.route = self._choose_route(needs)
         if self.route == "projected":
+            assert graph.features is not None
             assert isinstance(self.basis, FixedBasis)
+            operator = Operator(graph, self.settings.self_loops)
             self._input = ProjectedInput(operator, graph.features, self.basis, self.order)
             return
-        tokens, self.recurrence = compute_tokens_and_recurrence(
-            graph, self.basis, self.order, self.settings.self_loops, workload.nodes, progress
-        )
-        self._input = StoredInput(tokens, workload.nodes, graph.num_nodes)
+        self._input, self.recurrence = bind_tokens(needs, progress)
+        self.route = "streamed" if isinstance(self._input, StreamedInput) else "stored"
+
+    @property
+    def by_rows(self) -> bool:
+        return self.route != "projected"
+
+    def nodes_at_once(self, graph: Graph, workload: Workload) -> int:
+        needs = self._needs(graph, workload)
+        return needs.num_rows if self._choose_route(needs) == "projected" else bindable_nodes(needs)
 
     def forward(self, nodes: Tensor) -> Tensor:
         if torch.is_grad_enabled():
             return self.network.encode(self.embed(nodes))
-        # Without gradients nothing has to be kept: go through in slices that stay in cache.
-        if self.route == "projected":
-            return torch.cat([self.network.encode(rows) for rows in self.embed(nodes).split(_ROWS_PER_SLICE)])
-        return torch.cat([self.network.encode(self.embed(rows)) for rows in nodes.split(_ROWS_PER_SLICE)])
+        return self._in_slices(self.network.encode, nodes)
+
+    def shuffle(self, nodes: Tensor, random: np.random.Generator) -> Iterator[Tensor]:
+        return super().shuffle(nodes, random) if self._input is None else self._input.shuffle(nodes, random)
+
+    def ahead(self, nodes: Tensor, batches: Iterator[Tensor]) -> Generator[Tensor]:
+        return super().ahead(nodes, batches) if self._input is None else self._input.ahead(nodes, batches)
 
     def accumulate(self, nodes: Tensor, loss: Callable[[Tensor, slice], Tensor]) -> float:
         """In slices; the projected route propagates once, forward and back, for all of them."""
@@ -137,9 +146,7 @@ class PolyFormerModel(NodeModel):
         training = self.training
         self.eval()
         try:
-            slices = self.embed(nodes).split(_ROWS_PER_SLICE)
-            parts = [self.network.filter_coefficients(rows, layer).cpu().numpy() for rows in slices]
-            return np.concatenate(parts)
+            return self._in_slices(lambda hidden: self.network.filter_coefficients(hidden, layer), nodes).cpu().numpy()
         finally:
             self.train(training)
 
@@ -150,33 +157,59 @@ class PolyFormerModel(NodeModel):
         return [{"params": groups["rest"]}, {"params": groups["attention"], **chosen}]
 
     def describe(self) -> dict[str, Any]:
-        return {"token_route": self.route}
+        about: dict[str, Any] = {"token_route": self.route}
+        if isinstance(self._input, StreamedInput):
+            about |= {"chunk_rows": self._input.chunk_rows, "window_rows": self._input.window_rows}
+        return about
 
-    def _choose_route(self, graph: Graph, workload: Workload) -> str:
-        wanted: str = self.settings.token_route
-        rows = graph.num_nodes if workload.nodes is None else len(workload.nodes)
-        size, free = token_bytes(rows, self.order, graph.num_features), int(0.8 * available_memory())
+    def _in_slices(self, compute: Callable[[Tensor], Tensor], nodes: Tensor) -> Tensor:
+        """``compute`` on the input layer's output of the nodes, where nothing is kept for a gradient.
+
+        In slices that stay in cache, and in the order in which tokens on disk are read; the projected route propagates
+        once for all of them.
+        """
+        if self.route == "projected":
+            return torch.cat([compute(hidden) for hidden in self.embed(nodes).split(_ROWS_PER_SLICE)])
+        results: Tensor | None = None
+        order = torch.arange(len(nodes)) if self._input is None else self._input.sort(nodes)
+        with contextlib.closing(self.ahead(nodes, iter(order.split(_ROWS_PER_SLICE)))) as slices:
+            for positions in slices:
+                values = compute(self.embed(nodes[positions]))
+                if results is None:
+                    results = values.new_empty((len(nodes), *values.shape[1:]))
+                results[positions] = values
+        assert results is not None
+        return results
+
+    def _needs(self, graph: Graph, workload: Workload) -> TokenNeeds:
+        if graph.features is None or graph.num_features != self.in_channels:
+            raise InvalidData(
+                f"The model reads {self.in_channels} features per node. This graph has {graph.num_features}. "
+                f"Pass a graph with the same features as in training."
+            )
+        route, self_loops = self.settings.token_route, self.settings.self_loops
+        return TokenNeeds(graph, self.basis, self.order, self_loops, workload, streamed=route == "streamed")
+
+    def _choose_route(self, needs: TokenNeeds) -> str:
+        wanted, workload = self.settings.token_route, needs.workload
         if wanted == "projected" and not isinstance(self.basis, FixedBasis):
             raise InvalidParameter(
                 f"'token_route' must be 'stored' for the basis '{self.basis.name}': its tokens depend on the features."
             )
-        if wanted == "auto" and isinstance(self.basis, FixedBasis):
-            assert graph.features is not None
-            wanted, _ = choose_route(
-                Operator(graph, self.settings.self_loops),
-                graph.features,
-                self.order,
-                self.settings.hidden_channels,
-                workload.rows_per_epoch,
-                workload.passes_per_epoch,
-                workload.epochs,
-                free,
-            )
-        if wanted == "projected":
-            return "projected"
-        if size > free:
-            raise OutOfResources(
-                f"The tokens take {format_bytes(size)}, more than the {format_bytes(free)} of memory that can be used. "
-                f"Lower the order or use a machine with more memory."
-            )
-        return "stored"
+        if wanted != "auto":
+            return wanted
+        if workload.tokens is not None or not isinstance(self.basis, FixedBasis):
+            return "stored"
+        assert needs.graph.features is not None
+        return choose_route(
+            Operator(needs.graph, self.settings.self_loops),
+            needs.graph.features,
+            self.order,
+            self.settings.hidden_channels,
+            workload.rows_per_epoch,
+            workload.passes_per_epoch,
+            workload.epochs,
+            needs.memory,
+            needs.num_rows,
+            on_disk=workload.scratch is not None,
+        )[0]

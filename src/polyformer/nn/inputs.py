@@ -9,6 +9,7 @@ batches; :func:`choose_route` estimates both.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +22,9 @@ from polyformer.arrays import aligned_empty
 from polyformer.bases import FixedBasis
 from polyformer.graph_checks import Features
 from polyformer.operators import Operator
-from polyformer.propagation.kernel import SparseBlock
+from polyformer.propagation.kernel import KERNEL_WIDTHS, SparseBlock
 from polyformer.propagation.recurrences import Propagator, column_blocks, padded
-from polyformer.stores.directory import StoredTokens
+from polyformer.stores.rows import RowIndex
 from polyformer.tokens import token_bytes
 
 __all__ = ["ProjectedInput", "RouteCosts", "StoredInput", "TokenInput", "choose_route"]
@@ -36,26 +37,34 @@ class TokenInput(ABC):
     def embed(self, nodes: Tensor, linear: nn.Linear) -> Tensor:
         """``linear`` applied to the tokens of ``nodes``: (B,) -> (B, K+1, hidden), on the layer's device."""
 
+    def shuffle(self, nodes: Tensor, random: np.random.Generator) -> Iterator[Tensor]:
+        """Positions among ``nodes``, each once, in a random order that suits the input; a piece at a time."""
+        yield torch.from_numpy(random.permutation(len(nodes)))
+
+    def sort(self, nodes: Tensor) -> Tensor:
+        """Positions among ``nodes`` in the order that suits the input best."""
+        return torch.arange(len(nodes))
+
+    def ahead(self, nodes: Tensor, batches: Iterator[Tensor]) -> Generator[Tensor]:
+        """The same batches of positions; :meth:`embed` will be called for their nodes in this order."""
+        yield from batches
+
 
 class StoredInput(TokenInput):
-    """Rows of tokens that exist already, as a tensor or a token directory.
+    """Rows of tokens that are in memory.
 
     Args:
         tokens: (n, K+1, d).
         nodes: the node of each row, if the rows are not all nodes in order.
     """
 
-    def __init__(self, tokens: Tensor | StoredTokens, nodes: np.ndarray | None = None, num_nodes: int = 0) -> None:
+    def __init__(self, tokens: Tensor, nodes: np.ndarray | None = None) -> None:
         self.tokens = tokens
-        self._row: Tensor | None = None
-        if nodes is not None:
-            self._row = torch.full((num_nodes,), -1, dtype=torch.long)
-            self._row[torch.from_numpy(nodes)] = torch.arange(len(nodes))
+        self._index = RowIndex(nodes, len(tokens), "memory")
 
     def embed(self, nodes: Tensor, linear: nn.Linear) -> Tensor:
-        rows = nodes.cpu() if self._row is None else self._row[nodes.cpu()]
-        tokens = self.tokens[rows].to(linear.weight.device, linear.weight.dtype)
-        return linear(tokens)
+        rows = torch.from_numpy(self._index(nodes.cpu().numpy()))
+        return linear(self.tokens[rows].to(linear.weight.device, linear.weight.dtype))
 
 
 class ProjectedInput(TokenInput):
@@ -153,11 +162,12 @@ class _ChebyshevTokens(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class RouteCosts:
-    """Estimated seconds per epoch of both routes and the bytes that stored tokens take."""
+    """Estimated seconds per epoch of both routes, and the bytes that each keeps in memory."""
 
     stored: float
     projected: float
     stored_bytes: int
+    projected_bytes: int
 
 
 def choose_route(
@@ -169,6 +179,8 @@ def choose_route(
     passes_per_epoch: int,
     epochs: int,
     memory_bytes: int,
+    num_rows: int | None = None,
+    on_disk: bool = False,
 ) -> tuple[str, RouteCosts]:
     """``stored`` or ``projected``, whichever is cheaper by a rough count of multiply-adds.
 
@@ -176,17 +188,25 @@ def choose_route(
         rows_per_epoch: node rows that go through the input layer in an epoch, training and validation.
         passes_per_epoch: calls of the model in an epoch; each costs the projected route a whole propagation.
         epochs: over which the one propagation of the stored route is spread.
-        memory_bytes: stored tokens beyond this are not considered.
+        memory_bytes: stored tokens beyond this are not considered, unless they may be kept on disk.
+        num_rows: how many nodes' tokens are stored; all by default.
+        on_disk: stored tokens may be kept on disk; then a projection that needs more memory is not considered.
     """
     dense_rate, sparse_rate = 3e10, 3e9  # multiply-adds per second of two ordinary cores
     num_nodes, width = features.shape
     entries = len(operator.graph.indices) + num_nodes
     nonzeros = features.size if isinstance(features, np.ndarray) else features.nnz
     feature_rate = dense_rate if isinstance(features, np.ndarray) else sparse_rate
-    stored_bytes = token_bytes(num_nodes, order, width)
+    stored_bytes = token_bytes(num_nodes if num_rows is None else num_rows, order, width)
     stored = 2.0 * rows_per_epoch * (order + 1) * width * hidden_channels / dense_rate
     stored += order * entries * width / sparse_rate / max(1, epochs)
     one_pass = nonzeros * hidden_channels / feature_rate + order * entries * hidden_channels / sparse_rate
-    costs = RouteCosts(stored, 2.0 * one_pass * passes_per_epoch, stored_bytes)
-    fits = stored_bytes <= memory_bytes
+    # X W, its gradient and the buffers of a column block; the rows that are asked for; features that lie on disk.
+    projected_bytes = 4 * num_nodes * (2 * hidden_channels + 3 * KERNEL_WIDTHS[0])
+    projected_bytes += 2 * token_bytes(-(-rows_per_epoch // max(1, passes_per_epoch)), order, hidden_channels)
+    projected_bytes += features.nbytes if isinstance(features, np.memmap) else 0
+    costs = RouteCosts(stored, 2.0 * one_pass * passes_per_epoch, stored_bytes, projected_bytes)
+    if on_disk and projected_bytes > memory_bytes:
+        return "stored", costs
+    fits = on_disk or stored_bytes <= memory_bytes
     return ("stored" if fits and costs.stored <= costs.projected else "projected"), costs

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -50,12 +51,20 @@ def derive_seed(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
 
-def workload_of(split: Split, settings: TrainingSettings) -> Workload:
-    """What training on this split will ask of the model."""
+def workload_of(
+    split: Split,
+    settings: TrainingSettings,
+    memory: int | None = None,
+    tokens: Path | None = None,
+    scratch: Path | None = None,
+) -> Workload:
+    """What training on this split will ask of the model, and what it may use: see :class:`Workload`."""
     assert isinstance(settings.batch_size, int), "resolve the settings first"
     steps = -(-len(split.train) // settings.batch_size)
-    nodes = np.unique(np.concatenate([split.train, split.val, split.test]))
-    return Workload(nodes, len(split.train) + len(split.val), steps + 1, settings.epochs)
+    # Part by part, so that where rows lie on disk each part is read in one piece.
+    nodes = np.concatenate([np.sort(part) for part in (split.train, split.val, split.test)])
+    rows = len(split.train) + len(split.val)
+    return Workload(nodes, rows, steps + 1, settings.epochs, memory, tokens, scratch)
 
 
 def class_weights(labels: np.ndarray, num_classes: int) -> Tensor:
@@ -63,6 +72,18 @@ def class_weights(labels: np.ndarray, num_classes: int) -> Tensor:
     counts = np.bincount(labels, minlength=num_classes)
     weights = np.divide(len(labels), num_classes * counts, out=np.zeros(num_classes), where=counts > 0)
     return torch.from_numpy(weights.astype(np.float32))
+
+
+def _cut(pieces: Iterable[Tensor], size: int) -> Iterator[Tensor]:
+    """The concatenated pieces in batches of ``size``, the last of what is left."""
+    left = torch.empty(0, dtype=torch.long)
+    for piece in pieces:
+        left = torch.cat([left, piece])
+        whole = len(left) - len(left) % size
+        yield from left[:whole].split(size)
+        left = left[whole:]
+    if len(left):
+        yield left
 
 
 class Trainer:
@@ -173,17 +194,9 @@ class Trainer:
     def _train_pass(self, random: np.random.Generator) -> float:
         self.model.train()
         total = 0.0
-        for rows in self._batches(random):
-            self.optimizer.zero_grad(set_to_none=True)
-            labels = self.train_labels[rows.to(self.device)]
-            scale = self.objective.normaliser(labels, self.weights)
-
-            def loss(outputs: Tensor, part: slice, labels: Tensor = labels, scale: float = scale) -> Tensor:
-                return self.objective.loss(outputs, labels[part], self.weights) / scale
-
-            value = self.model.accumulate(self.train_nodes[rows].to(self.device), loss)
-            self.optimizer.step()
-            total += value * len(rows)
+        with contextlib.closing(self.model.ahead(self.train_nodes, self._batches(random))) as batches:
+            for rows in batches:
+                total += self._step(rows) * len(rows)
         loss_of_epoch = total / len(self.train_nodes)
         if not np.isfinite(loss_of_epoch):
             raise TrainingDiverged(
@@ -191,6 +204,19 @@ class Trainer:
                 f"Lower lr={self.settings.lr} or scale the features."
             )
         return loss_of_epoch
+
+    def _step(self, rows: Tensor) -> float:
+        """One step of the optimiser on the training nodes at these positions; returns their loss."""
+        self.optimizer.zero_grad(set_to_none=True)
+        labels = self.train_labels[rows.to(self.device)]
+        scale = self.objective.normaliser(labels, self.weights)
+
+        def loss(outputs: Tensor, part: slice) -> Tensor:
+            return self.objective.loss(outputs, labels[part], self.weights) / scale
+
+        value = self.model.accumulate(self.train_nodes[rows].to(self.device), loss)
+        self.optimizer.step()
+        return value
 
     def _batches(self, random: np.random.Generator) -> Iterator[Tensor]:
         """Positions among the training nodes, a batch at a time."""
@@ -200,7 +226,7 @@ class Trainer:
         if size >= count:
             yield torch.arange(count)
         elif self.settings.shuffle == "nodes":
-            yield from torch.from_numpy(random.permutation(count)).split(size)
+            yield from _cut(self.model.shuffle(self.train_nodes, random), size)
         else:
             fixed = torch.arange(count).split(size)
             yield from (fixed[i] for i in random.permutation(len(fixed)))

@@ -6,7 +6,7 @@ import importlib.metadata
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 
 from polyformer.datasets import load_source
 from polyformer.errors import FileCorrupt, InvalidParameter, TrainingInterrupted
-from polyformer.machine import peak_memory
+from polyformer.machine import peak_memory, usable_memory
 from polyformer.models import MODELS, NodeModel
 from polyformer.presets import load_preset
 from polyformer.progress import Share, Stages
@@ -23,6 +23,7 @@ from polyformer.registry import parse_spec
 from polyformer.settings import split_settings
 from polyformer.splits import Split, hold_out
 from polyformer.tasks import Task
+from polyformer.tokens import open_tokens
 from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.loop import EpochRecord, Observer, Trainer, derive_seed, workload_of
 from polyformer.training.run_directory import RunDirectory
@@ -39,6 +40,8 @@ class RunRequest:
     Attributes:
         data: a data set's name or a path.
         settings: settings of the model and of the training that differ from preset and defaults.
+        tokens: a token directory to train from.
+        memory: bytes that may be used; 80 % of what is free at the start by default.
     """
 
     data: str = "minefield"
@@ -50,15 +53,29 @@ class RunRequest:
     device: str = "auto"
     preset: str | None = None
     settings: dict[str, Any] | None = None
+    tokens: str | None = None
+    memory: int | None = None
 
     def resolve_settings(self) -> dict[str, Any]:
-        """Every setting: defaults, then the preset, then what was asked for."""
+        """Every setting: defaults, then those of the token directory, then the preset, then what was asked for."""
         asked = dict(self.settings or {})
         if self.preset is not None:
             basis = asked.get("basis")
             asked = load_preset(self.preset, parse_spec(self.data)[0], basis) | asked
-        parts = split_settings([MODELS[self.model].settings_type, TrainingSettings], asked)
+        kind = MODELS[self.model].settings_type
+        if self.tokens is not None:
+            asked = _view_settings(self.tokens, self.model, kind, asked) | asked
+        parts = split_settings([kind, TrainingSettings], asked)
         return {name: value for part in parts for name, value in asdict(part).items()}
+
+
+def _view_settings(tokens: str, model: str, kind: type, asked: dict[str, Any]) -> dict[str, Any]:
+    """Basis, order and self-loops of a token directory: its view, unless another basis was asked for."""
+    if not {"basis", "order", "self_loops"} <= {field.name for field in fields(kind)}:
+        raise InvalidParameter(f"The model '{model}' reads no tokens. Got '{tokens}'. Leave --tokens out.")
+    stored = open_tokens(tokens, asked.get("basis"))
+    view = {"order": stored.order, "self_loops": stored.self_loops}
+    return view if "basis" in asked else view | {"basis": stored.manifest["view"]}
 
 
 def versions() -> dict[str, str]:
@@ -152,6 +169,8 @@ def execute_run(
     model = card.build(derive_seed(request.seed, 0))  # settings that do not fit are refused before anything is written
     facts = describe_task(task, split)
     if run is None:
+        # Recorded, because where tokens live decides in which order they are visited: a resumed run decides alike.
+        request = replace(request, memory=usable_memory() if request.memory is None else request.memory)
         config = {"format": 1, **asdict(request), "settings": card.settings, "card": card.to_json(), "task": facts}
         run = RunDirectory.create(out, config | {"versions": versions()})
     elif run.config["task"]["fingerprint"] != facts["fingerprint"]:
@@ -176,7 +195,9 @@ def _train(
     started = time.monotonic()
     model.to(choose_device(request.device))
     training = card.training.resolve(len(split.train), task.graph.num_features)
-    model.bind(task.graph, workload_of(split, training), progress)
+    tokens = None if request.tokens is None else Path(request.tokens)
+    workload = workload_of(split, training, request.memory, tokens, scratch=run.tokens)
+    model.bind(task.graph, workload, progress)
     prepared = time.monotonic() - started
     run.drop_metrics_after(Checkpoint.load(run.checkpoint).epoch if run.checkpoint.exists() else 0)
     with run.metrics_writer() as write:

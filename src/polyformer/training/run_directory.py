@@ -18,7 +18,10 @@ __all__ = ["RunDirectory"]
 
 
 class RunDirectory:
-    """``config.json``, ``metrics.jsonl``, ``checkpoint/state.safetensors``, ``model.safetensors``, ``result.json``."""
+    """``config.json``, ``metrics.jsonl``, ``checkpoint/state.safetensors``, ``model.safetensors``, ``result.json``.
+
+    And ``tokens/``, if they do not fit in memory.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -59,6 +62,11 @@ class RunDirectory:
     def checkpoint(self) -> Path:
         """The file from which training goes on."""
         return self.path / "checkpoint" / "state.safetensors"
+
+    @property
+    def tokens(self) -> Path:
+        """Where tokens are kept that do not fit in memory."""
+        return self.path / "tokens"
 
     @property
     def result(self) -> dict[str, Any] | None:

@@ -1,0 +1,73 @@
+"""Tokens that stay on disk: batches are read ahead of the model, in an order in which the disk is fast."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from polyformer.nn.inputs import TokenInput
+from polyformer.stores.ahead import ReadAhead, window_order
+from polyformer.stores.directory import StoredTokens
+from polyformer.stores.rows import RowIndex, TokenRows
+
+__all__ = ["StreamedInput"]
+
+CHUNK_BYTES = 1 << 18
+"""Consecutive rows that stay together in shuffling: long enough for a disk, short enough to mix well."""
+
+WINDOW_BYTES = 1 << 26
+"""Rows that are in memory and shuffled at once; there are two windows, one in use and one being read."""
+
+
+class StreamedInput(TokenInput):
+    """Rows of a token directory that are read while they are needed, within two windows of memory.
+
+    Any nodes may be asked for at any time; what was announced by :meth:`ahead` is there already.
+
+    Args:
+        stored: an open token directory.
+        memory: bytes of which a quarter may be used for the windows.
+    """
+
+    def __init__(self, stored: StoredTokens, memory: int) -> None:
+        self.index = RowIndex(stored.nodes, len(stored), f"'{stored.directory}'")
+        self._rows = TokenRows(stored)
+        size = self._rows.row_bytes
+        self.chunk_rows = max(1, CHUNK_BYTES // size)
+        self.window_rows = max(1, min(WINDOW_BYTES, memory // 8) // (size * self.chunk_rows)) * self.chunk_rows
+        self._buffers = [self._rows.buffer(max(1, min(self.window_rows, len(stored)))) for _ in range(2)]
+        self._reader: ReadAhead | None = None
+
+    def embed(self, nodes: Tensor, linear: nn.Linear) -> Tensor:
+        rows = self.index(nodes.cpu().numpy())
+        tokens = None if self._reader is None else self._reader.take(rows)
+        if tokens is None:
+            tokens = self._rows.fetch(rows)
+        return linear(tokens.to(linear.weight.device, linear.weight.dtype))
+
+    def shuffle(self, nodes: Tensor, random: np.random.Generator) -> Iterator[Tensor]:
+        """Chunks of rows in random order, shuffled within windows: a function of the generator and the chunks."""
+        by_row = self.sort(nodes)
+        for window in window_order(len(nodes), self.chunk_rows, self.window_rows, random):
+            yield by_row[window]
+
+    def sort(self, nodes: Tensor) -> Tensor:
+        """As the rows lie on disk."""
+        rows = self.index(nodes.cpu().numpy())
+        return torch.from_numpy(np.argsort(rows, kind="stable"))
+
+    def ahead(self, nodes: Tensor, batches: Iterator[Tensor]) -> Generator[Tensor]:
+        if self._reader is not None:  # the buffers are in use; rows are read as they are asked for
+            yield from batches
+            return
+        ids = nodes.cpu().numpy()
+        reader = ReadAhead(self._rows, self._buffers, ((batch, self.index(ids[batch.numpy()])) for batch in batches))
+        self._reader = reader
+        try:
+            yield from reader
+        finally:
+            self._reader = None
+            reader.close()

@@ -1,0 +1,141 @@
+"""Rows of a token directory read by explicit calls: what is read takes the caller's buffers and nothing else.
+
+Rows that are memory-mapped stay resident until the system needs the memory for something else; here the pages of the
+file are given back as soon as they have been copied, so that memory stays bounded however large the tokens are.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+import numpy as np
+import torch
+
+from polyformer.bases import FixedBasis
+from polyformer.errors import FileCorrupt, InvalidParameter
+from polyformer.propagation.kernel import mix_orders
+from polyformer.stores.directory import StoredTokens
+
+__all__ = ["RowIndex", "TokenRows"]
+
+_GAP_BYTES = 1 << 15
+"""Reading on over a gap this small is cheaper than a call of its own."""
+
+_CALL_BYTES = 1 << 23
+"""At most so much is read, and kept besides the caller's buffer, at once."""
+
+
+class RowIndex:
+    """Which row holds a node, found by binary search: its memory grows with the rows, not with the graph.
+
+    Args:
+        nodes: (n,) the node of each row, each once; None where row i is node i.
+        num_rows: how many rows there are.
+        name: what the rows are called in an error.
+
+    Example:
+        >>> RowIndex(np.array([7, 3, 5]), 3)(np.array([3, 7])).tolist()
+        [1, 0]
+    """
+
+    def __init__(self, nodes: np.ndarray | None, num_rows: int, name: str = "tokens") -> None:
+        self.num_rows, self.name = num_rows, name
+        self._nodes, self._order = nodes, None
+        if nodes is not None and not bool(np.all(nodes[1:] > nodes[:-1])):
+            self._order = np.argsort(nodes, kind="stable")
+            self._nodes = nodes[self._order]
+
+    def __call__(self, nodes: np.ndarray) -> np.ndarray:
+        """(B,) rows of the nodes; one that has no row is refused."""
+        if self._nodes is None:
+            rows, known = nodes, nodes < self.num_rows
+        else:
+            rows = np.minimum(np.searchsorted(self._nodes, nodes), self.num_rows - 1)
+            known = self._nodes[rows] == nodes if self.num_rows else np.zeros(len(nodes), bool)
+        if not known.all():
+            lacking = nodes[~known]
+            others = f" and {len(lacking) - 1:,} others" if len(lacking) > 1 else ""
+            raise InvalidParameter(
+                f"There are no tokens of node {int(lacking[0])}{others} in {self.name}. Make them for these nodes too."
+            )
+        return rows if self._order is None else self._order[rows]
+
+
+class TokenRows:
+    """Reads rows of a token directory, as they are stored, into given memory, and turns them into its view.
+
+    Args:
+        stored: an open token directory; its basis and order are the view.
+    """
+
+    def __init__(self, stored: StoredTokens) -> None:
+        path = stored.directory / "tokens.npy"
+        self.path, self.order, self.num_rows = path, stored.order, len(stored)
+        header = np.load(path, mmap_mode="r", allow_pickle=False)
+        self.dtype, self.row_shape, self._start = header.dtype, header.shape[1:], int(header.offset)
+        self.row_bytes = self.dtype.itemsize * int(np.prod(self.row_shape))
+        self._file = path.open("rb", buffering=0)
+        self._mixing: np.ndarray | None = None
+        if isinstance(stored.basis, FixedBasis):
+            mixing = stored.basis.mixing(stored.order)
+            self._mixing = None if np.array_equal(mixing, np.eye(len(mixing))) else mixing
+        if hasattr(os, "posix_fadvise"):  # exactly what is asked for, not what the system guesses comes next
+            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+
+    def buffer(self, count: int) -> np.ndarray:
+        """Memory for that many rows as they are stored: (count, stored K+1, d)."""
+        return np.empty((count, *self.row_shape), self.dtype)
+
+    def read(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Copy rows, which rise, from the disk: (n,) -> (n, stored K+1, d)."""
+        gap = 1 + _GAP_BYTES // self.row_bytes
+        ends = np.append(np.flatnonzero(np.diff(rows) > gap) + 1, len(rows))
+        first = 0
+        for end in ends.tolist():
+            self._read_run(rows[first:end], out[first:end])
+            first = end
+
+    def fetch(self, rows: np.ndarray) -> torch.Tensor:
+        """Any rows, in the view: (B,) -> (B, K+1, d) float32."""
+        unique, place = np.unique(rows, return_inverse=True)
+        raw = self.buffer(len(unique))
+        self.read(unique, raw)
+        return self.gather(raw, torch.from_numpy(place))
+
+    def gather(self, raw: np.ndarray, place: torch.Tensor) -> torch.Tensor:
+        """Copy stored rows out of a buffer into the view: (n, stored K+1, d), (B,) -> (B, K+1, d) float32."""
+        tokens = torch.from_numpy(raw)[:, : self.order + 1][place].to(torch.float32).contiguous()
+        if self._mixing is not None:
+            mix_orders(tokens.numpy(), self._mixing)
+        return tokens
+
+    def _read_run(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Rows with small gaps, or none, between them."""
+        step = max(1, _CALL_BYTES // self.row_bytes)
+        start = 0
+        while start < len(rows):
+            first = int(rows[start])
+            end = int(np.searchsorted(rows, first + step))
+            count = int(rows[end - 1]) + 1 - first
+            if count == end - start:
+                self._pread(first, out[start:end])
+            else:
+                span = self.buffer(count)
+                self._pread(first, span)
+                np.take(span, rows[start:end] - first, axis=0, out=out[start:end], mode="clip")
+            start = end
+
+    def _pread(self, first: int, out: np.ndarray) -> None:
+        """Consecutive rows; their pages are then given back."""
+        start, size = self._start + first * self.row_bytes, out.nbytes
+        view, done = out.reshape(-1).view(np.uint8).data, 0
+        while done < size:
+            count = os.preadv(self._file.fileno(), [view[done:]], start + done)
+            if count == 0:
+                raise FileCorrupt(f"'{self.path}' ends before row {first + len(out)}. Make the tokens again.")
+            done += count
+        if hasattr(os, "posix_fadvise"):
+            begin = start - start % mmap.PAGESIZE
+            end = start + size + mmap.PAGESIZE - 1
+            os.posix_fadvise(self._file.fileno(), begin, end - end % mmap.PAGESIZE - begin, os.POSIX_FADV_DONTNEED)
