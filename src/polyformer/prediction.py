@@ -61,24 +61,30 @@ def predict_blocks(
         predicted: is told the share of the nodes that is done.
     """
     count = graph.num_nodes if nodes is None else len(nodes)
+    workload = Workload(nodes, count, memory=memory, tokens=tokens, scratch=scratch)
+    turn = max(1, model.nodes_at_once(graph, workload))
     model.eval()
-    with contextlib.ExitStack() as stack:
-        place = None
-        if scratch is not None:
-            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".tokens.", dir=scratch)))
-        workload = Workload(nodes, count, memory=memory, tokens=tokens, scratch=place and place / "all")
-        turn = model.nodes_at_once(graph, workload)
-        for first in range(0, count, max(1, turn)):
-            ids = np.arange(first, min(first + turn, count)) if nodes is None else nodes[first : first + turn]
-            if turn < count:
-                workload = replace(workload, nodes=ids, rows_per_epoch=len(ids), scratch=place and place / str(first))
-            model.bind(graph, workload, progress)
+    for first in range(0, count, turn):
+        ids = np.arange(first, min(first + turn, count)) if nodes is None else nodes[first : first + turn]
+        with _temporary(scratch) as place:
+            some = nodes if turn >= count else ids
+            model.bind(graph, replace(workload, nodes=some, rows_per_epoch=len(ids), scratch=place), progress)
             outputs = None if model.by_rows else _outputs(model, ids)
             for start in range(0, len(ids), ROWS_PER_BLOCK):
                 rows = slice(start, start + ROWS_PER_BLOCK)
                 yield ids[rows], objective.scores(_outputs(model, ids[rows]) if outputs is None else outputs[rows])
                 if predicted is not None:
-                    predicted(min(first + rows.stop, count) / count)
+                    predicted(min(first + rows.stop, first + len(ids)) / count)
+
+
+@contextlib.contextmanager
+def _temporary(folder: Path | None) -> Iterator[Path | None]:
+    """A path inside ``folder``, if there is one, whose content goes at the end."""
+    if folder is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix=".tokens.", dir=folder) as place:
+        yield Path(place) / "tokens"
 
 
 @torch.no_grad()

@@ -221,15 +221,15 @@ class Task:
 
     @classmethod
     def load(cls, directory: str | Path) -> Task:
-        """Open a graph directory; one without labels gives a task without splits."""
+        """Open a graph directory, labels and ids memory-mapped; one without labels gives a task without splits."""
         folder = Path(directory)
         graph = Graph.load(folder)
         about = read_json(folder / "manifest.json", "a graph directory").get("task")
         if about is None:
-            return cls(folder.resolve().name, graph, np.full(graph.num_nodes, -1), [], "none")
+            return cls(folder.resolve().name, graph, np.broadcast_to(np.int64(-1), graph.num_nodes), [], "none")
         try:
-            labels = np.load(folder / "labels.npy", allow_pickle=False)
-            ids = np.load(folder / "ids.npy", allow_pickle=False) if about["ids"] else None
+            labels = np.load(folder / "labels.npy", mmap_mode="r", allow_pickle=False)
+            ids = np.load(folder / "ids.npy", mmap_mode="r", allow_pickle=False) if about["ids"] else None
             with np.load(folder / "splits.npz", allow_pickle=False) as arrays:
                 splits = [
                     Split(*(arrays[f"{part}_{i}"] for part in ("train", "val", "test")))
@@ -263,12 +263,12 @@ def check_labels(labels: Any, num_nodes: int) -> np.ndarray:
             raise InvalidData(
                 f"'labels' must be finite, or NaN for unlabelled. Got infinity at node {int(infinite[0])}."
             )
-        return array.astype(np.float64)
+        return array.astype(np.float64, copy=False)
     if array.dtype.kind not in "iub":
         raise InvalidData(
             f"'labels' must be class numbers 0, 1, … or real values. Got dtype {array.dtype}. Number the classes first."
         )
-    array = array.astype(np.int64)
+    array = array.astype(np.int64, copy=False)
     wrong = np.flatnonzero(array < -1)
     if len(wrong):
         raise InvalidData(

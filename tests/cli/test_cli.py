@@ -123,6 +123,36 @@ def test_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tokens.nodes.tolist() == [5, 3]
 
 
+def test_train_and_predict_from_a_token_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [option for option in FAST if "order" not in option]
+    assert run("tokens", BOARD, "--basis", "bernstein", "--order", 2, "--out", tmp_path / "t") == 0
+    bound = ["--tokens", tmp_path / "t", "--memory", "20kB"]
+    assert run("train", BOARD, "--out", tmp_path / "run", *bound, *options, "--set", "token_route=streamed") == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["tokens"], config["memory"]) == (str(tmp_path / "t"), 20_000)
+    assert (config["settings"]["basis"], config["settings"]["order"]) == ("bernstein", 2)
+    assert run("train", "--resume", "--out", tmp_path / "run", *bound) == 0
+    assert run("train", "--resume", "--out", tmp_path / "run", "--memory", "30kB") == 2
+    assert "was started with memory=20000. Got 30000." in capsys.readouterr().err
+    assert run("predict", tmp_path / "run", "--out", tmp_path / "a.parquet") == 0
+    np.save(tmp_path / "nodes.npy", np.array([7, 250, 3]))
+    some = ["--nodes", tmp_path / "nodes.npy", *bound]
+    assert run("predict", tmp_path / "run", *some, "--out", tmp_path / "b.parquet", "--json") == 0
+    assert json.loads(capsys.readouterr().out.split("written to")[-1].partition("\n")[2])["nodes"] == 3
+    everything, part = (pq.read_table(tmp_path / f"{name}.parquet").to_pydict() for name in "ab")
+    assert part["node"] == [7, 250, 3]
+    assert part["prediction"] == [everything["prediction"][node] for node in part["node"]]
+    for node, mine in zip(part["node"], part["probability_mine"], strict=True):
+        assert mine == pytest.approx(everything["probability_mine"][node], abs=1e-5)
+    assert run("predict", tmp_path / "run", "--nodes", "labelled", "--out", tmp_path / "c.parquet") == 0
+    assert pq.read_table(tmp_path / "c.parquet").num_rows == 300
+    np.save(tmp_path / "none.npy", np.empty(0, np.int64))
+    for nodes, message in ((tmp_path / "none.npy", "must select at least one node"), ("some", "must be all, labelled")):
+        assert run("predict", tmp_path / "run", "--nodes", nodes, "--out", tmp_path / "d.parquet") == 2
+        assert message in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -167,6 +197,8 @@ def test_help_teaches(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["train", "citeseer", "--preset", "papre"], 2, "Unknown preset 'papre'. Did you mean 'paper'?"),
         (["train", "--orde", "3"], 2, "No such option: --orde"),
         (["train", "--order", "x"], 2, "Invalid value for '--order'"),
+        (["train", BOARD, "--tokens", "nowhere"], 2, "There is no token directory '"),
+        (["train", BOARD, "--memory", "much"], 2, "A size must read like 8GiB or 500MB. Got 'much'."),
         (["train", "--resume"], 2, "'--resume' must come with --out RUN"),
         (["train", "--resume", "--out", "nowhere"], 2, "There is no run directory 'nowhere'."),
         (["predict", "nowhere", "--out", "p.parquet"], 2, "There is no directory 'nowhere'."),

@@ -93,7 +93,7 @@ def bindable_nodes(needs: TokenNeeds) -> int:
     scratch = needs.workload.scratch
     if needs.workload.tokens is not None or needs.size + needs.working <= needs.memory or scratch is None:
         return needs.num_rows
-    place = next(folder for folder in scratch.absolute().parents if folder.exists())
+    place = next(folder for folder in (scratch, *scratch.absolute().parents) if folder.exists())
     room = max(needs.memory - needs.working, int(0.9 * shutil.disk_usage(place).free))
     return min(needs.num_rows, max(1, room // max(1, token_bytes(1, needs.order, needs.graph.num_features))))
 

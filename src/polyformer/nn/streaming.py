@@ -15,11 +15,11 @@ from polyformer.stores.rows import RowIndex, TokenRows
 
 __all__ = ["StreamedInput"]
 
-CHUNK_BYTES = 1 << 18
+CHUNK_BYTES = 1 << 17
 """Consecutive rows that stay together in shuffling: long enough for a disk, short enough to mix well."""
 
-WINDOW_BYTES = 1 << 26
-"""Rows that are in memory and shuffled at once; there are two windows, one in use and one being read."""
+WINDOW_BYTES = (1 << 22, 1 << 26)
+"""Least and most of the rows that are in memory and shuffled at once, in one of two windows: one used, one read."""
 
 
 class StreamedInput(TokenInput):
@@ -29,15 +29,16 @@ class StreamedInput(TokenInput):
 
     Args:
         stored: an open token directory.
-        memory: bytes of which a quarter may be used for the windows.
+        memory: bytes of which an eighth may be used for the two windows, if that is enough for them.
     """
 
     def __init__(self, stored: StoredTokens, memory: int) -> None:
         self.index = RowIndex(stored.nodes, len(stored), f"'{stored.directory}'")
         self._rows = TokenRows(stored)
         size = self._rows.row_bytes
+        window = min(max(memory // 16, WINDOW_BYTES[0]), WINDOW_BYTES[1])
         self.chunk_rows = max(1, CHUNK_BYTES // size)
-        self.window_rows = max(1, min(WINDOW_BYTES, memory // 8) // (size * self.chunk_rows)) * self.chunk_rows
+        self.window_rows = max(1, window // (size * self.chunk_rows)) * self.chunk_rows
         self._buffers = [self._rows.buffer(max(1, min(self.window_rows, len(stored)))) for _ in range(2)]
         self._reader: ReadAhead | None = None
 

@@ -6,7 +6,6 @@ file are given back as soon as they have been copied, so that memory stays bound
 
 from __future__ import annotations
 
-import mmap
 import os
 
 import numpy as np
@@ -22,7 +21,7 @@ __all__ = ["RowIndex", "TokenRows"]
 _GAP_BYTES = 1 << 15
 """Reading on over a gap this small is cheaper than a call of its own."""
 
-_CALL_BYTES = 1 << 23
+_CALL_BYTES = 1 << 21
 """At most so much is read, and kept besides the caller's buffer, at once."""
 
 
@@ -80,8 +79,9 @@ class TokenRows:
         if isinstance(stored.basis, FixedBasis):
             mixing = stored.basis.mixing(stored.order)
             self._mixing = None if np.array_equal(mixing, np.eye(len(mixing))) else mixing
-        if hasattr(os, "posix_fadvise"):  # exactly what is asked for, not what the system guesses comes next
-            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        # Read exactly what is asked for, not what the system guesses comes next; forget where it guessed before.
+        self._advise("POSIX_FADV_RANDOM")
+        self._advise("POSIX_FADV_DONTNEED")
 
     def buffer(self, count: int) -> np.ndarray:
         """Memory for that many rows as they are stored: (count, stored K+1, d)."""
@@ -90,11 +90,15 @@ class TokenRows:
     def read(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy rows, which rise, from the disk: (n,) -> (n, stored K+1, d)."""
         gap = 1 + _GAP_BYTES // self.row_bytes
-        ends = np.append(np.flatnonzero(np.diff(rows) > gap) + 1, len(rows))
-        first = 0
-        for end in ends.tolist():
+        breaks = np.flatnonzero(np.diff(rows) > gap) + 1
+        runs = list(zip([0, *breaks.tolist()], [*breaks.tolist(), len(rows)], strict=True)) if len(rows) else []
+        for first, end in runs:  # all at once, so that the disk works on many of them
+            begin, past = int(rows[first]), int(rows[end - 1]) + 1
+            self._advise("POSIX_FADV_WILLNEED", self._start + begin * self.row_bytes, (past - begin) * self.row_bytes)
+        for first, end in runs:
             self._read_run(rows[first:end], out[first:end])
-            first = end
+        # Of the whole file: pages are kept in groups, and a group that is named in part would stay.
+        self._advise("POSIX_FADV_DONTNEED")
 
     def fetch(self, rows: np.ndarray) -> torch.Tensor:
         """Any rows, in the view: (B,) -> (B, K+1, d) float32."""
@@ -109,6 +113,11 @@ class TokenRows:
         if self._mixing is not None:
             mix_orders(tokens.numpy(), self._mixing)
         return tokens
+
+    def _advise(self, advice: str, start: int = 0, length: int = 0) -> None:
+        """Tell the system about a part of the file, by default all of it."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._file.fileno(), start, length, getattr(os, advice))
 
     def _read_run(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Rows with small gaps, or none, between them."""
@@ -127,7 +136,7 @@ class TokenRows:
             start = end
 
     def _pread(self, first: int, out: np.ndarray) -> None:
-        """Consecutive rows; their pages are then given back."""
+        """Consecutive rows."""
         start, size = self._start + first * self.row_bytes, out.nbytes
         view, done = out.reshape(-1).view(np.uint8).data, 0
         while done < size:
@@ -135,7 +144,3 @@ class TokenRows:
             if count == 0:
                 raise FileCorrupt(f"'{self.path}' ends before row {first + len(out)}. Make the tokens again.")
             done += count
-        if hasattr(os, "posix_fadvise"):
-            begin = start - start % mmap.PAGESIZE
-            end = start + size + mmap.PAGESIZE - 1
-            os.posix_fadvise(self._file.fileno(), begin, end - end % mmap.PAGESIZE - begin, os.POSIX_FADV_DONTNEED)
