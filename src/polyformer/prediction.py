@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ def predict_blocks(
     memory: int | None = None,
     tokens: Path | None = None,
     scratch: Path | None = None,
+    report: Callable[[str], None] | None = None,
     progress: Share | None = None,
     predicted: Share | None = None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -57,11 +58,12 @@ def predict_blocks(
         memory: bytes that may be used, 80 % of what is free by default.
         tokens: a token directory that covers the nodes.
         scratch: where tokens that do not fit in memory may be kept meanwhile; a folder that exists.
+        report: is told what is kept on disk meanwhile.
         progress: is told how far the preparation is; it starts again where there are several turns.
         predicted: is told the share of the nodes that is done.
     """
     count = graph.num_nodes if nodes is None else len(nodes)
-    workload = Workload(nodes, count, memory=memory, tokens=tokens, scratch=scratch)
+    workload = Workload(nodes, count, memory=memory, tokens=tokens, scratch=scratch, report=report)
     turn = max(1, model.nodes_at_once(graph, workload))
     model.eval()
     for first in range(0, count, turn):

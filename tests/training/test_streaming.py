@@ -79,7 +79,9 @@ def test_streamed_training_equals_training_in_memory(
 
 def test_tokens_go_to_disk_when_they_do_not_fit(tmp_path: Path) -> None:
     """300 nodes × 4 tokens × 7 features take 33,600 bytes."""
-    small = execute_run(request(memory=20_000), tmp_path / "small")
+    said: list[str] = []
+    small = execute_run(request(memory=20_000), tmp_path / "small", report=said.append)
+    assert f"tokens of 300 nodes, 32.8 KiB, are computed into {tmp_path / 'small' / 'tokens'}: 19.5 KiB" in said[-1]
     assert small["token_route"] == "streamed"
     assert (tmp_path / "small" / "tokens" / "manifest.json").exists()
     assert json.loads((tmp_path / "small" / "config.json").read_text())["memory"] == 20_000
@@ -250,6 +252,13 @@ def test_prediction_in_turns_where_neither_memory_nor_disk_holds_all(
     assert [len(part) for part, _ in blocks] == [64, 64, 64, 64, 44]
     assert told[-1] == 1.0
     assert np.allclose(np.concatenate([values for _, values in blocks]), expected, atol=1e-5)
+
+
+def test_a_disk_that_cannot_hold_the_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_binding.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, 10_000))  # type: ignore[attr-defined]
+    with pytest.raises(OutOfResources, match=r"The tokens take 32\.8 KiB, more than .* and the 9\.8 KiB that are free"):
+        execute_run(request(memory=20_000), tmp_path / "run")
+    assert not (tmp_path / "run" / "tokens").exists()
 
 
 def test_without_a_place_on_disk_too_large_tokens_are_refused() -> None:

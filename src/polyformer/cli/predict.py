@@ -62,6 +62,7 @@ def predict(
             memory=limit,
             tokens=tokens,
             scratch=_existing(out),
+            report=display.say,
             progress=progress,
             predicted=predicted,
         )

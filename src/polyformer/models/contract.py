@@ -30,6 +30,7 @@ class Workload:
         memory: bytes that may be used, None for 80 % of what is free.
         tokens: a token directory that is to be used.
         scratch: where a token directory may be made, or is already, if tokens do not fit in memory.
+        report: is told what will be kept on disk, and why.
     """
 
     nodes: np.ndarray | None
@@ -39,6 +40,7 @@ class Workload:
     memory: int | None = None
     tokens: Path | None = None
     scratch: Path | None = None
+    report: Callable[[str], None] | None = None
 
 
 class NodeModel(nn.Module, ABC):

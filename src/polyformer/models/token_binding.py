@@ -93,8 +93,7 @@ def bindable_nodes(needs: TokenNeeds) -> int:
     scratch = needs.workload.scratch
     if needs.workload.tokens is not None or needs.size + needs.working <= needs.memory or scratch is None:
         return needs.num_rows
-    place = next(folder for folder in (scratch, *scratch.absolute().parents) if folder.exists())
-    room = max(needs.memory - needs.working, int(0.9 * shutil.disk_usage(place).free))
+    room = max(needs.memory - needs.working, int(0.9 * _free_disk(scratch)))
     return min(needs.num_rows, max(1, room // max(1, token_bytes(1, needs.order, needs.graph.num_features))))
 
 
@@ -107,11 +106,32 @@ def _compute_on_disk(needs: TokenNeeds, progress: Share | None) -> Path:
             f"which keeps them on disk."
         )
     if not scratch.exists():
+        _check_disk(needs, scratch)
         engine = "disk" if "disk" in ENGINES else "memory"
         write_tokens(
             needs.graph, scratch, needs.basis, needs.order, needs.self_loops, needs.workload.nodes, engine, progress
         )
     return scratch
+
+
+def _check_disk(needs: TokenNeeds, scratch: Path) -> None:
+    """Tell what will be written, and refuse it where there is no room."""
+    size, free = format_bytes(needs.size), _free_disk(scratch)
+    if needs.size > free:
+        raise OutOfResources(
+            f"The tokens take {size}, more than the {format_bytes(needs.memory)} of memory that can be used and the "
+            f"{format_bytes(free)} that are free on the disk of '{scratch}'. Lower the order or choose another --out."
+        )
+    if needs.workload.report is not None:
+        needs.workload.report(
+            f"tokens of {needs.num_rows:,} nodes, {size}, are computed into {scratch}: {format_bytes(needs.memory)} of "
+            f"memory may be used"
+        )
+
+
+def _free_disk(path: Path) -> int:
+    """Bytes that are free where ``path`` is or will be."""
+    return shutil.disk_usage(next(folder for folder in (path, *path.absolute().parents) if folder.exists())).free
 
 
 def _open_fitting(directory: Path, needs: TokenNeeds) -> StoredTokens:

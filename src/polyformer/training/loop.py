@@ -57,6 +57,7 @@ def workload_of(
     memory: int | None = None,
     tokens: Path | None = None,
     scratch: Path | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> Workload:
     """What training on this split will ask of the model, and what it may use: see :class:`Workload`."""
     assert isinstance(settings.batch_size, int), "resolve the settings first"
@@ -64,7 +65,7 @@ def workload_of(
     # Part by part, so that where rows lie on disk each part is read in one piece.
     nodes = np.concatenate([np.sort(part) for part in (split.train, split.val, split.test)])
     rows = len(split.train) + len(split.val)
-    return Workload(nodes, rows, steps + 1, settings.epochs, memory, tokens, scratch)
+    return Workload(nodes, rows, steps + 1, settings.epochs, memory, tokens, scratch, report)
 
 
 def class_weights(labels: np.ndarray, num_classes: int) -> Tensor:

@@ -147,7 +147,7 @@ def execute_run(
     Args:
         resume: ``out`` exists; go on from its checkpoint. A finished run gives its result at once.
         loading: is told how far downloading and reading the data is.
-        report: is told what was taken as what in the user's own files.
+        report: is told what was taken as what in the user's own files, and what is kept on disk.
         announce: is told the facts about data, split and settings before the work starts.
         progress: is told how far the preparation of tokens is.
         observers: are told after every epoch.
@@ -178,7 +178,7 @@ def execute_run(
     if announce is not None:
         announce({**facts, "metric": task.metric, "split": request.split, "run": str(out)})
     with run.locked():
-        return _train(run, request, card, model, task, split, progress, observers or [], should_stop)
+        return _train(run, request, card, model, task, split, report, progress, observers or [], should_stop)
 
 
 def _train(
@@ -188,6 +188,7 @@ def _train(
     model: NodeModel,
     task: Task,
     split: Split,
+    report: Callable[[str], None] | None,
     progress: Share | None,
     observers: list[Observer],
     should_stop: Callable[[], bool],
@@ -196,7 +197,7 @@ def _train(
     model.to(choose_device(request.device))
     training = card.training.resolve(len(split.train), task.graph.num_features)
     tokens = None if request.tokens is None else Path(request.tokens)
-    workload = workload_of(split, training, request.memory, tokens, scratch=run.tokens)
+    workload = workload_of(split, training, request.memory, tokens, run.tokens, report)
     model.bind(task.graph, workload, progress)
     prepared = time.monotonic() - started
     run.drop_metrics_after(Checkpoint.load(run.checkpoint).epoch if run.checkpoint.exists() else 0)
