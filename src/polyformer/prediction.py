@@ -67,16 +67,23 @@ def predict_blocks(
     turn = max(1, model.nodes_at_once(graph, workload))
     model.eval()
     for first in range(0, count, turn):
-        ids = np.arange(first, min(first + turn, count)) if nodes is None else nodes[first : first + turn]
+        last = min(first + turn, count)
         with _temporary(scratch) as place:
-            some = nodes if turn >= count else ids
-            model.bind(graph, replace(workload, nodes=some, rows_per_epoch=len(ids), scratch=place), progress)
-            outputs = None if model.by_rows else _outputs(model, ids)
-            for start in range(0, len(ids), ROWS_PER_BLOCK):
-                rows = slice(start, start + ROWS_PER_BLOCK)
-                yield ids[rows], objective.scores(_outputs(model, ids[rows]) if outputs is None else outputs[rows])
+            some = nodes if turn >= count else _ids(nodes, first, last)
+            model.bind(graph, replace(workload, nodes=some, rows_per_epoch=last - first, scratch=place), progress)
+            outputs = None if model.by_rows else _outputs(model, _ids(nodes, first, last))
+            for start in range(first, last, ROWS_PER_BLOCK):
+                stop = min(start + ROWS_PER_BLOCK, last)
+                ids = _ids(nodes, start, stop)
+                part = _outputs(model, ids) if outputs is None else outputs[start - first : stop - first]
+                yield ids, objective.scores(part)
                 if predicted is not None:
-                    predicted(min(first + rows.stop, first + len(ids)) / count)
+                    predicted(stop / count)
+
+
+def _ids(nodes: np.ndarray | None, start: int, stop: int) -> np.ndarray:
+    """A range of the nodes, or of all nodes, which are not listed as there may be very many."""
+    return np.arange(start, stop) if nodes is None else nodes[start:stop]
 
 
 @contextlib.contextmanager

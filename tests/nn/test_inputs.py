@@ -83,3 +83,9 @@ def test_wide_sparse_features_in_full_batches_are_projected_and_narrow_ones_stor
     assert choose_route(Operator(narrow), narrow.features, passes_per_epoch=30, **arguments)[0] == "stored"
     arguments["memory_bytes"] = 1000
     assert choose_route(Operator(narrow), narrow.features, passes_per_epoch=30, **arguments)[0] == "projected"
+    # On disk there is room for tokens; then it is the projection that has to fit.
+    assert (
+        choose_route(Operator(narrow), narrow.features, passes_per_epoch=30, on_disk=True, **arguments)[0] == "stored"
+    )
+    arguments["memory_bytes"] = 1 << 23
+    assert choose_route(Operator(wide), wide.features, passes_per_epoch=2, on_disk=True, **arguments)[0] == "projected"

@@ -266,6 +266,8 @@ def test_without_a_place_on_disk_too_large_tokens_are_refused() -> None:
         PolyFormerModel(7, 1, PolyFormerSettings(token_route="stored")).bind(
             TASK.graph, Workload(None, 300, memory=5_000)
         )
+    with pytest.raises(InvalidParameter, match="'token_route' must not be streamed"):
+        PolyFormerModel(7, 1, PolyFormerSettings(token_route="streamed")).bind(TASK.graph, Workload(None, 300))
 
 
 def test_nested_and_unannounced_reading(tmp_path: Path) -> None:
@@ -280,5 +282,7 @@ def test_nested_and_unannounced_reading(tmp_path: Path) -> None:
         assert torch.allclose(streamed(nodes), exact(nodes), atol=1e-5)
     assert torch.allclose(streamed.embed(nodes[[9, 2]]), exact.embed(nodes[[9, 2]]), atol=1e-5)
     assert torch.allclose(streamed.embed(nodes[:50]), exact.embed(nodes[:50]), atol=1e-5)
+    assert streamed.filter_coefficients(nodes[:0]).shape == (0, 4, 5)
     passed.close()
+    assert streamed.filter_coefficients(nodes[:0]).shape == (0, 4, 5)
     assert threading.active_count() == 1

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,8 +155,6 @@ def _read_settings(pairs: list[str], basis: str | None, order: int | None, self_
 
 def _stored_request(out: Path, asked: dict[str, Any], chosen: dict[str, Any]) -> RunRequest:
     """The request of the run that is to go on; what is asked for now must not differ from it."""
-    from dataclasses import fields
-
     from polyformer.training.run import RunRequest
     from polyformer.training.run_directory import RunDirectory
 

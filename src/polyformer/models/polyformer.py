@@ -87,6 +87,7 @@ class PolyFormerModel(NodeModel):
 
     def bind(self, graph: Graph, workload: Workload, progress: Share | None = None) -> None:
         needs = self._needs(graph, workload)
+        self._input = None  # what was bound before makes room
         self.route = self._choose_route(needs)
         if self.route == "projected":
             assert graph.features is not None

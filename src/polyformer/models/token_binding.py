@@ -99,6 +99,10 @@ def bindable_nodes(needs: TokenNeeds) -> int:
 
 def _compute_on_disk(needs: TokenNeeds, progress: Share | None) -> Path:
     scratch = needs.workload.scratch
+    if scratch is None and needs.streamed:
+        raise InvalidParameter(
+            "'token_route' must not be streamed where there is no place for tokens on disk. Use auto."
+        )
     if scratch is None:
         raise OutOfResources(
             f"The tokens take {format_bytes(needs.size)} and computing them {format_bytes(needs.working)}, more than "

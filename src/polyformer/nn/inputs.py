@@ -193,6 +193,7 @@ def choose_route(
         on_disk: stored tokens may be kept on disk; then a projection that needs more memory is not considered.
     """
     dense_rate, sparse_rate = 3e10, 3e9  # multiply-adds per second of two ordinary cores
+    disk_rate = 1e9  # bytes per second
     num_nodes, width = features.shape
     entries = len(operator.graph.indices) + num_nodes
     nonzeros = features.size if isinstance(features, np.ndarray) else features.nnz
@@ -200,6 +201,8 @@ def choose_route(
     stored_bytes = token_bytes(num_nodes if num_rows is None else num_rows, order, width)
     stored = 2.0 * rows_per_epoch * (order + 1) * width * hidden_channels / dense_rate
     stored += order * entries * width / sparse_rate / max(1, epochs)
+    if stored_bytes > memory_bytes:  # written once, read every epoch
+        stored += (token_bytes(rows_per_epoch, order, width) + stored_bytes / max(1, epochs)) / disk_rate
     one_pass = nonzeros * hidden_channels / feature_rate + order * entries * hidden_channels / sparse_rate
     # X W, its gradient and the buffers of a column block; the rows that are asked for; features that lie on disk.
     projected_bytes = 4 * num_nodes * (2 * hidden_channels + 3 * KERNEL_WIDTHS[0])

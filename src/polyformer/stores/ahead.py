@@ -92,7 +92,7 @@ class ReadAhead:
             parts.append(self._rows.gather(self._window.buffer, self._window.place[piece]))
             self._used += len(announced)
             rows = rows[len(announced) :]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        return torch.cat(parts) if len(parts) > 1 else next(iter(parts), None)
 
     def close(self) -> None:
         """Stop reading; the buffers are free again."""

@@ -168,9 +168,10 @@ def execute_run(
     )
     model = card.build(derive_seed(request.seed, 0))  # settings that do not fit are refused before anything is written
     facts = describe_task(task, split)
+    # Where tokens live decides in which order they are visited: a run that goes on decides as it did at first.
+    memory = usable_memory() if request.memory is None else request.memory
+    request = replace(request, memory=memory if run is None else run.config["memory"])
     if run is None:
-        # Recorded, because where tokens live decides in which order they are visited: a resumed run decides alike.
-        request = replace(request, memory=usable_memory() if request.memory is None else request.memory)
         config = {"format": 1, **asdict(request), "settings": card.settings, "card": card.to_json(), "task": facts}
         run = RunDirectory.create(out, config | {"versions": versions()})
     elif run.config["task"]["fingerprint"] != facts["fingerprint"]:
