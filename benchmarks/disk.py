@@ -1,4 +1,4 @@
-"""Graphs larger than memory: make one up, compute tokens of its labelled nodes, and see what each stage takes.
+"""Graphs larger than memory: make one up, compute tokens of its labelled nodes, train on them, predict.
 
 ``python -m benchmarks.disk [--scale 0.01] [--engines disk,memory] [--memory 18GiB] [--folder DIR] [--json FILE]``
 
@@ -103,6 +103,14 @@ def main() -> None:
         options = ["--engine", engine, "--memory", arguments.memory, "--order", str(ORDER), "--nodes", "labelled"]
         if not out.exists():
             stages.append(run_stage(f"tokens-{engine}", ["tokens", str(graph), *options, "--out", str(out)], folder))
+    tokens, limit = folder / f"tokens-{arguments.engines.split(',')[0]}", ["--memory", arguments.memory]
+    given = ["--tokens", str(tokens), *limit]
+    run, predictions = folder / "run", folder / "predictions.parquet"
+    if not run.exists():
+        stages.append(run_stage("train", ["train", str(graph), *given, "--set", "epochs=1", "--out", str(run)], folder))
+    if not predictions.exists():
+        wanted = ["--nodes", "labelled", *given, "--out", str(predictions)]
+        stages.append(run_stage("predict", ["predict", str(run), *wanted], folder))
     manifest = json.loads((graph / "manifest.json").read_text())
     counts = {key: manifest[key] for key in ("num_nodes", "num_edges", "num_entries", "num_features")}
     result = {"scale": scale, "order": ORDER, "memory": arguments.memory, "graph": counts, "stages": stages}

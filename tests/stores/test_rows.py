@@ -10,9 +10,11 @@ import torch
 
 from polyformer.bases import Bernstein, Chebyshev
 from polyformer.errors import FileCorrupt, InvalidParameter
+from polyformer.graph import Graph
 from polyformer.stores import rows as module
 from polyformer.stores.directory import StoredTokens
 from polyformer.stores.rows import RowIndex, TokenRows
+from polyformer.tokens import compute_tokens, open_tokens, write_tokens
 
 
 class Stored(SimpleNamespace):
@@ -73,3 +75,13 @@ def test_index(nodes: list[int] | None) -> None:
             index(np.array(absent))
     with pytest.raises(InvalidParameter, match=r"no tokens of node 1 in 'somewhere'\. Make them"):
         RowIndex(np.empty(0, np.int64), 0, "'somewhere'")(np.array([1]))
+
+
+def test_rows_of_a_float16_directory_are_float32(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    graph = Graph(random.integers(0, 30, (2, 60)), random.standard_normal((30, 4), np.float32), num_nodes=30)
+    write_tokens(graph, tmp_path / "half", order=3, dtype="float16")
+    rows = np.array([5, 0, 7, 6])
+    read = TokenRows(open_tokens(tmp_path / "half", "bernstein")).fetch(rows)
+    assert read.dtype == torch.float32
+    torch.testing.assert_close(read, compute_tokens(graph, "bernstein", 3, nodes=rows), atol=2e-3, rtol=2e-3)

@@ -5,6 +5,7 @@ from pathlib import Path
 import typer
 
 from polyformer.cli.display import Display
+from polyformer.cli.node_choice import select_nodes
 
 __all__ = ["predict"]
 
@@ -36,7 +37,6 @@ def predict(
     - `polyformer predict runs/my-run --tokens tokens/ --nodes labelled --out predictions.parquet` — nothing is computed
     again
     """
-    from polyformer.cli.tokens import _select_nodes
     from polyformer.errors import InvalidParameter
     from polyformer.machine import parse_bytes
     from polyformer.prediction import open_run_task, predict_blocks, write_predictions
@@ -50,7 +50,7 @@ def predict(
         raise InvalidParameter(f"'--out' must be a file. Got the directory '{out}'. Try {out / 'predictions.parquet'}.")
     with display.stages() as loading:
         task = open_run_task(run, data, None if data_root is None else str(data_root), loading)
-    chosen = check_nodes(_select_nodes(nodes, task.labels), task.graph.num_nodes)
+    chosen = check_nodes(select_nodes(nodes, task.labels), task.graph.num_nodes)
     if chosen is not None and len(chosen) == 0:
         raise InvalidParameter(f"'--nodes' must select at least one node. Got {nodes}, which selects none.")
     with display.share("tokens") as progress, display.share("predicting") as predicted:

@@ -2,14 +2,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from polyformer.cli.display import Display
-
-if TYPE_CHECKING:
-    import numpy as np
+from polyformer.cli.node_choice import select_nodes
 
 __all__ = ["tokens"]
 
@@ -45,7 +42,7 @@ def tokens(
     from polyformer.bases import check_order, resolve_basis
     from polyformer.datasets import load_source
     from polyformer.errors import InvalidData
-    from polyformer.machine import available_memory, format_bytes, parse_bytes, resident_bytes
+    from polyformer.machine import format_bytes, parse_bytes, resident_bytes, usable_memory
     from polyformer.operators import Operator
     from polyformer.propagation.engine import ENGINES
     from polyformer.stores.writer import TokenShape
@@ -58,9 +55,9 @@ def tokens(
     graph = task.graph
     if graph.features is None:
         raise InvalidData(f"Tokens need node features and '{data}' has none. Choose a graph with features.")
-    chosen = _select_nodes(nodes, task.labels)
+    chosen = select_nodes(nodes, task.labels)
     del task  # its labels take as much memory as a feature column
-    limit = int(0.8 * available_memory()) if memory is None else max(0, parse_bytes(memory) - resident_bytes())
+    limit = usable_memory() if memory is None else max(0, parse_bytes(memory) - resident_bytes())
     runner, operator = kind(limit), Operator(graph, self_loops)
     shape = TokenShape(graph.num_nodes if chosen is None else len(chosen), order, graph.num_features, dtype)
     cost = runner.cost(operator, order, graph.features, fixed)
@@ -83,23 +80,3 @@ def tokens(
 def _duration(seconds: float) -> str:
     """To read: seconds, or minutes where there are many."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-def _select_nodes(choice: str, labels: np.ndarray) -> np.ndarray | None:
-    """What --nodes asks for: None for all."""
-    import numpy as np
-
-    from polyformer.errors import DataNotFound, InvalidData
-
-    if choice == "all":
-        return None
-    if choice == "labelled":
-        return np.flatnonzero(~np.isnan(labels) if labels.dtype.kind == "f" else labels >= 0)
-    if not Path(choice).is_file():
-        raise DataNotFound(f"'--nodes' must be all, labelled or a file of node numbers. There is no file '{choice}'.")
-    try:
-        return np.load(choice, allow_pickle=False) if choice.endswith(".npy") else np.loadtxt(choice, np.int64, ndmin=1)
-    except ValueError as error:
-        raise InvalidData(
-            f"'{choice}' must hold one node number a line, or be a .npy file of them ({error})."
-        ) from None

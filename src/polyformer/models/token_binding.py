@@ -16,6 +16,7 @@ from polyformer.machine import format_bytes, usable_memory
 from polyformer.models.contract import Workload
 from polyformer.nn.inputs import StoredInput, TokenInput
 from polyformer.nn.streaming import StreamedInput
+from polyformer.operators import Operator
 from polyformer.progress import Share
 from polyformer.propagation.engine import ENGINES
 from polyformer.stores.directory import StoredTokens
@@ -62,8 +63,8 @@ class TokenNeeds:
     def working(self) -> int:
         """What computing them in memory takes besides."""
         assert self.graph.features is not None
-        engine = ENGINES["memory"]()
-        return engine.memory_needed(self.graph.num_nodes, self.order, self.graph.features, self.basis.fixed)
+        operator = Operator(self.graph, self.self_loops)
+        return ENGINES["memory"]().cost(operator, self.order, self.graph.features, self.basis.fixed).memory
 
 
 def bind_tokens(needs: TokenNeeds, progress: Share | None = None) -> tuple[TokenInput, Recurrence | None]:
@@ -93,7 +94,8 @@ def bindable_nodes(needs: TokenNeeds) -> int:
     scratch = needs.workload.scratch
     if needs.workload.tokens is not None or needs.size + needs.working <= needs.memory or scratch is None:
         return needs.num_rows
-    room = max(needs.memory - needs.working, int(0.9 * _free_disk(scratch)))
+    # Tokens take twice their size on disk until their blocks are put together.
+    room = max(needs.memory - needs.working, int(0.45 * _free_disk(scratch)))
     return min(needs.num_rows, max(1, room // max(1, token_bytes(1, needs.order, needs.graph.num_features))))
 
 
@@ -110,27 +112,14 @@ def _compute_on_disk(needs: TokenNeeds, progress: Share | None) -> Path:
             f"which keeps them on disk."
         )
     if not scratch.exists():
-        _check_disk(needs, scratch)
-        engine = "disk" if "disk" in ENGINES else "memory"
-        write_tokens(
-            needs.graph, scratch, needs.basis, needs.order, needs.self_loops, needs.workload.nodes, engine, progress
-        )
+        if needs.workload.report is not None:
+            needs.workload.report(
+                f"tokens of {needs.num_rows:,} nodes, {format_bytes(needs.size)}, are computed into {scratch}: "
+                f"{format_bytes(needs.memory)} of memory may be used"
+            )
+        engine, nodes = ENGINES["disk"](needs.memory), needs.workload.nodes
+        write_tokens(needs.graph, scratch, needs.basis, needs.order, needs.self_loops, nodes, engine, progress)
     return scratch
-
-
-def _check_disk(needs: TokenNeeds, scratch: Path) -> None:
-    """Tell what will be written, and refuse it where there is no room."""
-    size, free = format_bytes(needs.size), _free_disk(scratch)
-    if needs.size > free:
-        raise OutOfResources(
-            f"The tokens take {size}, more than the {format_bytes(needs.memory)} of memory that can be used and the "
-            f"{format_bytes(free)} that are free on the disk of '{scratch}'. Lower the order or choose another --out."
-        )
-    if needs.workload.report is not None:
-        needs.workload.report(
-            f"tokens of {needs.num_rows:,} nodes, {size}, are computed into {scratch}: {format_bytes(needs.memory)} of "
-            f"memory may be used"
-        )
 
 
 def _free_disk(path: Path) -> int:
