@@ -95,7 +95,9 @@ def main() -> None:
         f"synthetic:nodes={round(NODES * scale)},edges={round(EDGES * scale)},features=128,classes=172,"
         f"labelled={round(LABELLED * scale)},dtype=float16"
     )
-    stages = []
+    # A run that goes on keeps what its earlier stages took.
+    known = arguments.json is not None and arguments.json.exists()
+    stages = json.loads(arguments.json.read_text())["stages"] if known else []
     if not graph.exists():
         stages.append(run_stage("generate", ["import", spec, str(graph)], folder))
     for engine in arguments.engines.split(","):
