@@ -7,7 +7,7 @@ import torch
 from polyformer.bases import BASES
 from polyformer.datasets import load_dataset
 from polyformer.errors import InvalidData, InvalidParameter, OutOfResources
-from polyformer.models import Workload, polyformer, token_binding
+from polyformer.models import Workload, contract, token_binding, token_model
 from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
 
 TASK = load_dataset("minefield:width=12,height=10")
@@ -35,7 +35,8 @@ def test_routes_give_equal_logits_and_gradients(basis: str) -> None:
 
 
 def test_evaluation_in_slices_equals_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polyformer, "_ROWS_PER_SLICE", 7)
+    for module in (contract, token_model):
+        monkeypatch.setattr(module, "ROWS_PER_SLICE", 7)
     for route in ("stored", "projected"):
         model = build(token_route=route).eval()
         model.bind(TASK.graph, Workload(None, 120))
@@ -49,7 +50,7 @@ def test_gradients_accumulated_in_slices_equal_one_pass(route: str, monkeypatch:
     nodes, target = torch.arange(0, 120, 3), torch.randn(40, 2)
     results = []
     for size in (1000, 7):
-        monkeypatch.setattr(polyformer, "_ROWS_PER_STEP", size)
+        monkeypatch.setattr(token_model, "_ROWS_PER_STEP", size)
         model = build(token_route=route).eval()
         model.bind(TASK.graph, Workload(None, 120))
         value = model.accumulate(nodes, lambda outputs, rows: (outputs - target[rows]).square().sum())

@@ -225,9 +225,11 @@ def test_class_weights_are_inverse_to_frequency() -> None:
 def test_shuffling_of_nodes_and_of_batches() -> None:
     task = load_dataset(BOARD)
     split = Split(np.arange(10), np.arange(10, 20), np.arange(20, 30))
+    from polyformer.models import Workload
     from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
 
     model = PolyFormerModel(7, 1, PolyFormerSettings(order=1, hidden_channels=8))
+    model.bind(task.graph, Workload(None, 30))
     for shuffle in ("nodes", "batches"):
         settings = TrainingSettings(batch_size=4, shuffle=shuffle)
         trainer = loop.Trainer(model, task.objective, "roc_auc", task.labels, split, settings)

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyformer.errors import InvalidData, InvalidParameter
 from polyformer.graph import Graph
+from polyformer.graph_checks import Features
 from polyformer.progress import Share
 
-__all__ = ["NodeModel", "Workload"]
+__all__ = ["ROWS_PER_SLICE", "NodeModel", "Workload", "bound", "evaluating", "in_slices"]
+
+Part = TypeVar("Part")
+
+ROWS_PER_SLICE = 1024
+"""Rows that stay in cache on their way through a model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +61,20 @@ class NodeModel(nn.Module, ABC):
         in_channels: d, number of node features.
         out_channels: number of outputs per node.
         settings: an instance of ``settings_type``.
+
+    Attributes:
+        training_defaults: training settings that suit the model, where the user asks for no others.
+        search_space: for every setting that ``tune`` searches, the values it chooses from.
     """
 
     settings_type: ClassVar[type]
+    training_defaults: ClassVar[Mapping[str, Any]] = {}
+    search_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
 
     @abstractmethod
     def __init__(self, in_channels: int, out_channels: int, settings: Any) -> None:
         super().__init__()
+        self.in_channels, self.out_channels = in_channels, out_channels
 
     @abstractmethod
     def bind(self, graph: Graph, workload: Workload, progress: Share | None = None) -> None:
@@ -76,9 +91,25 @@ class NodeModel(nn.Module, ABC):
             loss: ``loss(outputs, rows)`` is the loss of ``nodes[rows]``; it adds up over slices, so that a model may
                 work through a large batch in slices that stay in cache.
         """
-        value = loss(self(nodes), slice(0, len(nodes)))
+        outputs, penalty = self.outputs_and_penalty(nodes)
+        value = loss(outputs, slice(0, len(nodes)))
+        if penalty is not None:
+            value = value + penalty
         value.backward()
         return float(value.detach())
+
+    def outputs_and_penalty(self, nodes: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Outputs in training, and the model's own term of the loss, a scalar, where it has one."""
+        return self(nodes), None
+
+    def features_of(self, graph: Graph) -> Features:
+        """The features of a graph that the model can read: as many columns as in training."""
+        if graph.features is None or graph.num_features != self.in_channels:
+            raise InvalidData(
+                f"The model reads {self.in_channels} features per node. This graph has {graph.num_features}. "
+                f"Pass a graph with the same features as in training."
+            )
+        return graph.features
 
     def shuffle(self, nodes: Tensor, random: np.random.Generator) -> Iterator[Tensor]:
         """An epoch's order: positions among ``nodes``, each once, a piece at a time.
@@ -111,3 +142,26 @@ class NodeModel(nn.Module, ABC):
     def describe(self) -> dict[str, Any]:
         """What it decided when it was bound, for the run's record."""
         return {}
+
+
+def bound(part: Part | None) -> Part:
+    """What :meth:`NodeModel.bind` prepares; an error where there was no graph yet."""
+    if part is None:
+        raise InvalidParameter("The model has no graph yet. Bind it to one first.")
+    return part
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while: no dropout, no noise."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def in_slices(compute: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+    """``compute(rows)`` in slices that stay in cache, for passes that keep nothing for a gradient."""
+    return torch.cat([compute(part) for part in rows.split(ROWS_PER_SLICE)])

@@ -11,19 +11,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from polyformer.arrays import aligned_empty
 from polyformer.bases import FixedBasis
 from polyformer.graph_checks import Features
+from polyformer.nn.features import FeatureMatrix
+from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
-from polyformer.propagation.kernel import KERNEL_WIDTHS, SparseBlock
-from polyformer.propagation.recurrences import Propagator, column_blocks, padded
+from polyformer.propagation.kernel import KERNEL_WIDTHS
 from polyformer.stores.rows import RowIndex
 from polyformer.tokens import token_bytes
 
@@ -73,91 +71,15 @@ class ProjectedInput(TokenInput):
     def __init__(self, operator: Operator, features: Features, basis: FixedBasis, order: int) -> None:
         self.order = order
         self.mixing = torch.from_numpy(basis.mixing(order))
-        self.features = _FeatureProduct(features)
-        self.operator = operator
-        self._propagators: dict[Any, Propagator] = {}
+        self.features = FeatureMatrix(features)
+        self.operator = DifferentiableOperator(operator)
 
     def embed(self, nodes: Tensor, linear: nn.Linear) -> Tensor:
         weight = linear.weight
-        projected = self.features(weight.cpu().t())  # (N, hidden)
-        propagator = self._propagator(projected.dtype)
-        chebyshev = _ChebyshevTokens.apply(projected, propagator, self.order, nodes.cpu())  # (B, K+1, hidden)
+        projected = self.features.product(weight.cpu().t())  # (N, hidden)
+        chebyshev = self.operator.chebyshev(projected, self.order, nodes)  # (B, K+1, hidden)
         tokens = torch.matmul(self.mixing.to(chebyshev.dtype), chebyshev).to(weight.device)
         return tokens if linear.bias is None else tokens + linear.bias
-
-    def _propagator(self, dtype: torch.dtype) -> Propagator:
-        numpy_dtype = torch.empty(0, dtype=dtype).numpy().dtype
-        if numpy_dtype not in self._propagators:
-            self._propagators[numpy_dtype] = Propagator(self.operator, numpy_dtype)
-        return self._propagators[numpy_dtype]
-
-
-class _FeatureProduct:
-    """X W with gradients for W; sparse X by the kernel, in both directions."""
-
-    def __init__(self, features: Features) -> None:
-        self.dense = torch.from_numpy(np.asarray(features, np.float32)) if isinstance(features, np.ndarray) else None
-        if self.dense is None:
-            self.matrix = SparseBlock.of_matrix(features)
-            self.transposed = SparseBlock.of_matrix(sp.csr_matrix(features.T))
-
-    def __call__(self, weight: Tensor) -> Tensor:
-        if self.dense is not None:
-            return self.dense.to(weight.dtype) @ weight
-        return _SparseProduct.apply(weight, self.matrix, self.transposed)
-
-
-class _SparseProduct(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, matrix: SparseBlock, transposed: SparseBlock) -> Tensor:
-        ctx.transposed = transposed
-        return _block_product(matrix, weight)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return _block_product(ctx.transposed, gradients[0]), None, None
-
-
-def _block_product(matrix: SparseBlock, dense: Tensor) -> Tensor:
-    """B x, a block of columns at a time: (columns, c) -> (rows, c)."""
-    x = dense.detach().numpy()
-    out = np.empty((matrix.shape[0], x.shape[1]), x.dtype)
-    for block, width in column_blocks(x.shape[1]):
-        step = aligned_empty((matrix.shape[0], width), x.dtype)
-        matrix.product(padded(x[:, block], width, x.dtype), step)
-        out[:, block] = step[:, : block.stop - block.start]
-    return torch.from_numpy(out)
-
-
-class _ChebyshevTokens(torch.autograd.Function):
-    """x -> T_0(M) x, …, T_K(M) x at the given nodes: (N, c) -> (B, K+1, c)."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, propagator: Propagator, order: int, nodes: Tensor) -> Tensor:
-        ctx.propagator, ctx.order, ctx.nodes, ctx.shape = propagator, order, nodes, x.shape
-        values, rows = x.detach().numpy(), nodes.numpy()
-        out = np.empty((len(rows), order + 1, values.shape[1]), values.dtype)
-        inverse = propagator.inverse[rows, None]
-        for block, width in column_blocks(values.shape[1]):
-            used = block.stop - block.start
-            hops = propagator.chebyshev(padded(values[:, block], width, values.dtype), order, emit=lambda k: None)
-            for k, scaled in enumerate(hops):
-                np.multiply(scaled[rows, :used], inverse, out=out[:, k, block])
-        return torch.from_numpy(out)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        gradient, propagator = gradients[0], ctx.propagator
-        scaling = torch.from_numpy(propagator.scaling)[ctx.nodes, None]
-        result = np.empty(tuple(ctx.shape), propagator.dtype)
-        for block, width in column_blocks(ctx.shape[1]):
-            used = block.stop - block.start
-
-            def add(k: int, buffer: np.ndarray, block: slice = block, used: int = used) -> None:
-                torch.from_numpy(buffer)[:, :used].index_add_(0, ctx.nodes, gradient[:, k, block] * scaling)
-
-            result[:, block] = propagator.chebyshev_adjoint(add, width, ctx.order)[:, :used]
-        return torch.from_numpy(result), None, None, None
 
 
 @dataclass(frozen=True)

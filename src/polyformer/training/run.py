@@ -57,15 +57,14 @@ class RunRequest:
     memory: int | None = None
 
     def resolve_settings(self) -> dict[str, Any]:
-        """Every setting: defaults, then those of the token directory, then the preset, then what was asked for."""
-        asked = dict(self.settings or {})
+        """Every setting: defaults, those of the model, of the token directory, of the preset, and those asked for."""
+        kind, asked = MODELS[self.model], dict(self.settings or {})
         if self.preset is not None:
             basis = asked.get("basis")
             asked = load_preset(self.preset, parse_spec(self.data)[0], basis) | asked
-        kind = MODELS[self.model].settings_type
         if self.tokens is not None:
-            asked = _view_settings(self.tokens, self.model, kind, asked) | asked
-        parts = split_settings([kind, TrainingSettings], asked)
+            asked = _view_settings(self.tokens, self.model, kind.settings_type, asked) | asked
+        parts = split_settings([kind.settings_type, TrainingSettings], {**kind.training_defaults, **asked})
         return {name: value for part in parts for name, value in asdict(part).items()}
 
 

@@ -1,0 +1,195 @@
+"""Models that see the graph through its tokens alone: how tokens reach them, from memory, disk or a projection."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve_basis
+from polyformer.errors import InvalidParameter
+from polyformer.graph import Graph
+from polyformer.models.contract import ROWS_PER_SLICE, NodeModel, Workload, bound, in_slices
+from polyformer.models.token_binding import TokenNeeds, bind_tokens, bindable_nodes
+from polyformer.nn.inputs import ProjectedInput, TokenInput, choose_route
+from polyformer.nn.streaming import StreamedInput
+from polyformer.operators import Operator
+from polyformer.progress import Share
+from polyformer.settings import setting
+
+__all__ = ["TokenModel", "TokenSettings"]
+
+_ROWS_PER_STEP = 512
+
+
+@dataclass(frozen=True)
+class TokenSettings:
+    """Settings that every model on tokens has."""
+
+    basis: str | dict[str, Any] = setting("chebyshev", "polynomial basis of the tokens; see `polyformer bases`")
+    order: int = setting(10, "K: tokens g_0, …, g_K of every node")
+    self_loops: bool = setting(False, "use the operator of A + I")
+    hidden_channels: int = setting(128, "width inside the model")
+    token_route: Literal["auto", "stored", "streamed", "projected"] = setting(
+        "auto",
+        "store tokens, in memory or on disk as they fit; stream them from disk; or project features and propagate "
+        "inside the model; auto estimates the cost",
+    )
+
+
+class TokenModel(NodeModel):
+    """A model whose first layer is one Linear on every token; what follows sees a node's tokens and no other node.
+
+    A subclass has that layer as ``input`` and writes :meth:`encode`.
+    """
+
+    settings: TokenSettings
+
+    def __init__(self, in_channels: int, out_channels: int, settings: TokenSettings) -> None:
+        super().__init__(in_channels, out_channels, settings)
+        self.settings = settings
+        self.order = check_order(settings.order)
+        self.basis: Basis = resolve_basis(settings.basis)
+        self.route = ""
+        self.recurrence: Recurrence | None = None
+        self._nodes: Sequence[int] | np.ndarray = range(0)
+        self._input: TokenInput | None = None
+
+    @property
+    @abstractmethod
+    def input(self) -> nn.Linear:
+        """The first layer."""
+
+    @abstractmethod
+    def encode(self, hidden: Tensor) -> Tensor:
+        """From tokens that went through the first layer: (B, K+1, hidden) -> (B, out)."""
+
+    def token_graph(self, graph: Graph, progress: Share | None) -> Graph:
+        """The graph with the features that are propagated: by default its own."""
+        self.features_of(graph)
+        return graph
+
+    def bind(self, graph: Graph, workload: Workload, progress: Share | None = None) -> None:
+        needs = self._needs(graph, workload, progress)
+        self._input = None  # what was bound before makes room
+        self.route = self._choose_route(needs)
+        if self.route == "projected":
+            assert needs.graph.features is not None
+            assert isinstance(self.basis, FixedBasis)
+            operator = Operator(needs.graph, self.settings.self_loops)
+            self._input = ProjectedInput(operator, needs.graph.features, self.basis, self.order)
+        else:
+            self._input, self.recurrence = bind_tokens(needs, progress)
+            self.route = "streamed" if isinstance(self._input, StreamedInput) else "stored"
+        self._nodes = range(graph.num_nodes) if workload.nodes is None else workload.nodes
+
+    @property
+    def nodes(self) -> Tensor:
+        """Ids whose outputs can be asked for; none before it is bound."""
+        return torch.from_numpy(np.asarray(self._nodes, np.int64))
+
+    @property
+    def by_rows(self) -> bool:
+        return self.route != "projected"
+
+    def nodes_at_once(self, graph: Graph, workload: Workload) -> int:
+        needs = self._needs(graph, workload)
+        return needs.num_rows if self._choose_route(needs) == "projected" else bindable_nodes(needs)
+
+    def forward(self, nodes: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            return self.encode(self.embed(nodes))
+        return self.from_tokens(self.encode, nodes)
+
+    def shuffle(self, nodes: Tensor, random: np.random.Generator) -> Iterator[Tensor]:
+        return bound(self._input).shuffle(nodes, random)
+
+    def ahead(self, nodes: Tensor, batches: Iterator[Tensor]) -> Generator[Tensor]:
+        return bound(self._input).ahead(nodes, batches)
+
+    def accumulate(self, nodes: Tensor, loss: Callable[[Tensor, slice], Tensor]) -> float:
+        """In slices; the projected route propagates once, forward and back, for all of them."""
+        count, total = len(nodes), 0.0
+        whole = self.embed(nodes) if self.route == "projected" else None
+        gradients = []
+        for start in range(0, count, _ROWS_PER_STEP):
+            rows = slice(start, min(start + _ROWS_PER_STEP, count))
+            part = self.embed(nodes[rows]) if whole is None else whole[rows].detach().requires_grad_()
+            value = loss(self.encode(part), rows)
+            value.backward()
+            total += float(value.detach())
+            if whole is not None:
+                assert part.grad is not None
+                gradients.append(part.grad)
+        if whole is not None:
+            whole.backward(torch.cat(gradients))
+        return total
+
+    def embed(self, nodes: Tensor) -> Tensor:
+        """The first layer's output: (B,) -> (B, K+1, hidden)."""
+        return bound(self._input).embed(nodes, self.input)
+
+    def from_tokens(self, compute: Callable[[Tensor], Tensor], nodes: Tensor) -> Tensor:
+        """``compute`` on the first layer's output of the nodes, where nothing is kept for a gradient.
+
+        In slices that stay in cache, and in the order in which tokens on disk are read; the projected route propagates
+        once for all of them.
+        """
+        if self.route == "projected":
+            return in_slices(compute, self.embed(nodes))
+        results: Tensor | None = None
+        order = bound(self._input).sort(nodes)
+        with contextlib.closing(self.ahead(nodes, iter(order.split(ROWS_PER_SLICE)))) as slices:
+            for positions in slices:
+                values = compute(self.embed(nodes[positions]))
+                if results is None:
+                    results = values.new_empty((len(nodes), *values.shape[1:]))
+                results[positions] = values
+        assert results is not None
+        return results
+
+    def describe(self) -> dict[str, Any]:
+        about: dict[str, Any] = {"token_route": self.route}
+        if isinstance(self._input, StreamedInput):
+            about |= {"chunk_rows": self._input.chunk_rows, "window_rows": self._input.window_rows}
+        return about
+
+    def _needs(self, graph: Graph, workload: Workload, progress: Share | None = None) -> TokenNeeds:
+        seen, settings = self.token_graph(graph, progress), self.settings
+        if workload.tokens is not None and seen is not graph:
+            raise InvalidParameter(
+                f"The model propagates more than the features of the graph, of which '{workload.tokens}' has the "
+                f"tokens. Leave --tokens out."
+            )
+        streamed = settings.token_route == "streamed"
+        return TokenNeeds(seen, self.basis, self.order, settings.self_loops, workload, streamed)
+
+    def _choose_route(self, needs: TokenNeeds) -> str:
+        wanted, workload = self.settings.token_route, needs.workload
+        if wanted == "projected" and not isinstance(self.basis, FixedBasis):
+            raise InvalidParameter(
+                f"'token_route' must be 'stored' for the basis '{self.basis.name}': its tokens depend on the features."
+            )
+        if wanted != "auto":
+            return wanted
+        if workload.tokens is not None or not isinstance(self.basis, FixedBasis):
+            return "stored"
+        assert needs.graph.features is not None
+        return choose_route(
+            Operator(needs.graph, self.settings.self_loops),
+            needs.graph.features,
+            self.order,
+            self.settings.hidden_channels,
+            workload.rows_per_epoch,
+            workload.passes_per_epoch,
+            workload.epochs,
+            needs.memory,
+            needs.num_rows,
+            on_disk=workload.scratch is not None,
+        )[0]
