@@ -9,9 +9,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from polyformer.errors import InvalidParameter
+from polyformer.errors import InvalidParameter, OutOfResources
 
-__all__ = ["available_memory", "format_bytes", "parse_bytes", "peak_memory", "resident_bytes", "usable_memory"]
+__all__ = [
+    "available_memory",
+    "format_bytes",
+    "parse_bytes",
+    "peak_memory",
+    "require_memory",
+    "resident_bytes",
+    "usable_memory",
+]
 
 
 def available_memory() -> int:
@@ -58,6 +66,21 @@ def resident_bytes() -> int:
 def usable_memory() -> int:
     """What a program may take unless it is told otherwise: 80 % of what is free."""
     return int(0.8 * available_memory())
+
+
+def require_memory(what: str, size: float, advice: str) -> None:
+    """Refuse work that cannot fit before it starts.
+
+    Args:
+        what: the subject of the sentence, e.g. ``"The tokens"``.
+        advice: the next step, a sentence.
+    """
+    free = usable_memory()
+    if size > free:
+        raise OutOfResources(
+            f"{what} would take {format_bytes(size)}, more than the {format_bytes(free)} of memory that can be used. "
+            f"{advice}"
+        )
 
 
 def peak_memory() -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from polyformer.errors import DataNotFound
 
-__all__ = ["RemoteFile", "cache_root", "data_roots", "is_offline", "locate", "processed_root"]
+__all__ = ["RemoteFile", "cache_root", "data_roots", "is_offline", "locate", "precomputed_root", "processed_root"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,11 @@ def cache_root() -> Path:
 def processed_root() -> Path:
     """Where graph directories made from raw files too large for memory go."""
     return _user_cache() / "processed"
+
+
+def precomputed_root() -> Path:
+    """Where eigenvectors and encodings of graphs go, so that they are computed once."""
+    return _user_cache() / "precomputed"
 
 
 def _user_cache() -> Path:

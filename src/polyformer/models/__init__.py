@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from polyformer.models.contract import NodeModel, Workload
+from polyformer.models.contract import NodeModel, SpectralFilter, Workload
 from polyformer.registry import Registry
 
-__all__ = ["MODELS", "NodeModel", "Workload"]
+__all__ = ["MODELS", "NodeModel", "SpectralFilter", "Workload"]
 
 MODELS: Registry[type[NodeModel]] = Registry(
     "model",
     {
         "polyformer": "polyformer.models.polyformer:PolyFormerModel",
+        "polyattn": "polyformer.baselines.polyattn:PolyAttnModel",
+        "selfattn": "polyformer.baselines.selfattn:SelfAttnModel",
+        "unifilter": "polyformer.baselines.unifilter:UniFilterModel",
+        "mlp": "polyformer.baselines.mlp:MLPModel",
+        "gcn": "polyformer.baselines.gcn:GCNModel",
+        "gat": "polyformer.baselines.gat:GATModel",
+        "chebnet": "polyformer.baselines.chebnet:ChebNetModel",
+        "gcn-tuned": "polyformer.baselines.tuned:TunedGCNModel",
+        "sage-tuned": "polyformer.baselines.tuned:TunedSAGEModel",
+        "gat-tuned": "polyformer.baselines.tuned:TunedGATModel",
+        "gprgnn": "polyformer.baselines.gprgnn:GPRGNNModel",
+        "bernnet": "polyformer.baselines.bernnet:BernNetModel",
+        "chebnetii": "polyformer.baselines.chebnetii:ChebNetIIModel",
+        "optbasisgnn": "polyformer.baselines.optbasisgnn:OptBasisGNNModel",
+        "dsf-gpr-r": "polyformer.baselines.dsf:DSFGPRModel",
+        "dsf-bern-r": "polyformer.baselines.dsf:DSFBernModel",
+        "transformer": "polyformer.baselines.transformer:TransformerModel",
+        "specformer": "polyformer.baselines.specformer:SpecformerModel",
+        "nagphormer": "polyformer.baselines.nagphormer:NAGphormerModel",
+        "goat": "polyformer.baselines.goat:GOATModel",
+        "nodeformer": "polyformer.baselines.nodeformer:NodeFormerModel",
+        "sgformer": "polyformer.baselines.sgformer:SGFormerModel",
     },
 )

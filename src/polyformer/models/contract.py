@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from polyformer.graph import Graph
 from polyformer.graph_checks import Features
 from polyformer.progress import Share
 
-__all__ = ["ROWS_PER_SLICE", "NodeModel", "Workload", "bound", "evaluating", "in_slices"]
+__all__ = ["ROWS_PER_SLICE", "NodeModel", "SpectralFilter", "Workload", "bound", "evaluating", "in_slices"]
 
 Part = TypeVar("Part")
 
@@ -142,6 +142,18 @@ class NodeModel(nn.Module, ABC):
     def describe(self) -> dict[str, Any]:
         """What it decided when it was bound, for the run's record."""
         return {}
+
+
+@runtime_checkable
+class SpectralFilter(Protocol):
+    """A bound model that knows what it does to each frequency, for plots."""
+
+    def frequency_response(self, lam: np.ndarray, nodes: Tensor | None = None) -> np.ndarray:
+        """Gains on the frequencies λ in [0, 2]: (n,) -> (F, n), a row for each filter that the model has.
+
+        Args:
+            nodes: whose filters are meant, where every node has its own; all nodes by default.
+        """
 
 
 def bound(part: Part | None) -> Part:

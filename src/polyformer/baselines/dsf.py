@@ -1,0 +1,161 @@
+"""DSF: polynomial filters whose coefficients differ by node, made from a propagated positional encoding."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from polyformer.baselines.encodings import return_probabilities
+from polyformer.baselines.polynomial import (
+    PolynomialModel,
+    PolynomialSettings,
+    filter_groups,
+    personalised_pagerank,
+)
+from polyformer.errors import InvalidParameter
+from polyformer.graph import Graph
+from polyformer.nn.checks import check_positive
+from polyformer.nn.propagation import DifferentiableOperator
+from polyformer.operators import Operator
+from polyformer.progress import Share
+from polyformer.settings import setting
+
+__all__ = ["DSFBernModel", "DSFGPRModel", "DSFSettings"]
+
+
+@dataclass(frozen=True)
+class DSFSettings(PolynomialSettings):
+    """Settings of DSF."""
+
+    walk_steps: int = setting(32, "the encoding starts from return probabilities of 2, …, so many steps")
+    encoding_channels: int = setting(16, "width of the positional encoding")
+    encoding_dropout: float = setting(0.2, "dropout on the initial encoding")
+    restart: float = setting(
+        0.5, "a: share of the initial encoding in every update; GPR's coefficients start by it too"
+    )
+    orthogonality: float = setting(0.05, "weight of the loss that keeps the encoding's columns orthogonal")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(encoding_channels=self.encoding_channels)
+        if self.walk_steps < 2:
+            raise InvalidParameter(f"'walk_steps' must be 2 or more. Got {self.walk_steps}.")
+        if not 0 < self.restart < 1:
+            raise InvalidParameter(f"'restart' must lie in (0, 1). Got {self.restart}.")
+
+
+class DSFModel(PolynomialModel):
+    r"""Node-wise coefficients :math:`α_{ik} = φ(θ_k, w_k^T p_i^{(k)} + b_k)` of a polynomial filter.
+
+    :math:`p^{(0)} = \tanh(\mathrm{Linear}(r))` with r the return probabilities of random walks ("R"), and
+    :math:`p^{(k+1)} = \tanh(a p^{(0)} + (1-a) \tilde A p^{(k)})`. The loss gains
+    :math:`\|P^T P - I\|_F^2 / \dim` of the last encoding, its columns centred and normalised.
+    """
+
+    settings_type: ClassVar[type] = DSFSettings
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        **PolynomialModel.search_space,
+        "encoding_channels": (8, 16, 32),
+        "restart": (0.1, 0.5, 0.9),
+        "orthogonality": (0.0, 0.01, 0.05, 0.1, 1.0),
+    }
+
+    def __init__(self, in_channels: int, out_channels: int, settings: DSFSettings) -> None:
+        super().__init__(in_channels, out_channels, settings)
+        self.encoder = nn.Linear(settings.walk_steps - 1, settings.encoding_channels)
+        self.gate = nn.Parameter(torch.randn(settings.order + 1, settings.encoding_channels) * 0.1)
+        self.gate_bias = nn.Parameter(torch.ones(settings.order + 1))
+        self._returns = torch.empty(0)
+        self._encoding_operator: DifferentiableOperator | None = None
+
+    @abstractmethod
+    def combine(self, weights: Tensor, gates: Tensor) -> Tensor:
+        """φ: θ (K+1,) and the gates' arguments (N, K+1) -> α (N, K+1)."""
+
+    def prepare(self, graph: Graph, progress: Share | None) -> None:
+        super().prepare(graph, progress)
+        self._encoding_operator = DifferentiableOperator(Operator(graph, self_loops=True))
+        self._returns = torch.from_numpy(return_probabilities(graph, self.settings.walk_steps, progress))
+
+    def encodings(self) -> Tensor:
+        """p^(0), …, p^(K): (K+1, N, dim)."""
+        assert self._encoding_operator is not None
+        first = self.encoder(self._returns.to(self.encoder.weight.device)).tanh()
+        first = functional.dropout(first, self.settings.encoding_dropout, self.training)
+        steps = [first]
+        for _ in range(self.settings.order):
+            moved = self._encoding_operator.product(steps[-1])
+            steps.append((self.settings.restart * first + (1 - self.settings.restart) * moved).tanh())
+        return torch.stack(steps)
+
+    def coefficients(self) -> Tensor:
+        return self._coefficients(self.encodings())
+
+    def _coefficients(self, encodings: Tensor) -> Tensor:
+        gates = torch.einsum("knp,kp->nk", encodings, self.gate) + self.gate_bias
+        return self.combine(self.filter_weights, gates)
+
+    def encode(self) -> Tensor:
+        return self._encode(self.encodings())
+
+    def _encode(self, encodings: Tensor) -> Tensor:
+        return self.filter_signal(self._coefficients(encodings))
+
+    def outputs_and_penalty(self, nodes: Tensor) -> tuple[Tensor, Tensor | None]:
+        encodings = self.encodings()
+        last = encodings[-1] - encodings[-1].mean(dim=0)
+        unit = functional.normalize(last, dim=0)  # (N, dim)
+        gram = unit.T @ unit - torch.eye(unit.shape[1], device=unit.device)
+        return self._encode(encodings)[nodes], self.settings.orthogonality * gram.square().sum() / unit.shape[1]
+
+    @torch.no_grad()
+    def frequency_response(self, lam: np.ndarray, nodes: Tensor | None = None) -> np.ndarray:
+        """The filter of every node, or of ``nodes``: (n,) -> (B, n)."""
+        coefficients = self.coefficients().cpu().numpy()
+        chosen = coefficients if nodes is None else coefficients[nodes.cpu().numpy()]
+        return chosen @ self.basis_response(lam)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        return filter_groups(self, [self.filter_weights, self.gate, self.gate_bias], self.settings)
+
+
+class DSFGPRModel(DSFModel):
+    r"""DSF-GPR-R: GPRGNN with coefficients that differ by node.
+
+    :math:`α_{ik} = θ_k \tanh(w_k^T p_i^{(k)} + b_k)` of :math:`\tilde A^k`, from an encoding by random walks that is
+    propagated beside the signal and kept orthogonal; O(K |E| (C + p)), and O(N |E|) once for the walks. Guo et al.,
+    CIKM 2023. The search space is ours.
+    """
+
+    basis = "monomial"
+    self_loops = True
+
+    def initial_weights(self) -> Tensor:
+        return personalised_pagerank(self.settings.order, self.settings.restart)
+
+    def combine(self, weights: Tensor, gates: Tensor) -> Tensor:
+        return weights * gates.tanh()
+
+
+class DSFBernModel(DSFModel):
+    r"""DSF-Bern-R: BernNet with coefficients that differ by node.
+
+    :math:`α_{ik} = \mathrm{ReLU}(θ_k)\, σ(w_k^T p_i^{(k)} + b_k)` of the Bernstein terms, from an encoding by random
+    walks that is propagated beside the signal and kept orthogonal; O(K |E| (C + p)), and O(N |E|) once for the walks.
+    Guo et al., CIKM 2023. The search space is ours.
+    """
+
+    basis = "bernstein"
+
+    def initial_weights(self) -> Tensor:
+        return torch.ones(self.settings.order + 1)
+
+    def combine(self, weights: Tensor, gates: Tensor) -> Tensor:
+        return weights.relu() * gates.sigmoid()

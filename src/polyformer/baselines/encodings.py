@@ -1,0 +1,128 @@
+"""Spectral and positional encodings of a graph's nodes, made from its structure alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+
+from polyformer.baselines.precomputed import precomputed
+from polyformer.errors import InvalidParameter
+from polyformer.graph import Graph
+from polyformer.machine import require_memory
+from polyformer.operators import Operator
+from polyformer.progress import Share
+from polyformer.propagation.kernel import FASTEST_WIDTH
+from polyformer.propagation.recurrences import Propagator
+
+__all__ = ["eigenpairs", "laplacian_encoding", "return_probabilities"]
+
+_DENSE_NODES = 500
+_TOLERANCE = 1e-6
+
+
+def eigenpairs(graph: Graph, count: int | None = None, progress: Share | None = None) -> tuple[np.ndarray, np.ndarray]:
+    r"""Eigenvalues λ and eigenvectors U of :math:`\hat L`, ascending: (n,), (N, n) float32.
+
+    All of them, in O(N³) time and O(N²) memory, or half of ``count`` from each end of the spectrum.
+    """
+    num_nodes = graph.num_nodes
+    if count is None or count >= num_nodes:
+        # LAPACK's divide and conquer holds the matrix and twice as much again.
+        advice = "Set num_eigenpairs, e.g. to 3000, to use those at both ends of the spectrum."
+        require_memory(f"All eigenvectors of {num_nodes:,} nodes", 12.0 * num_nodes**2, advice)
+        count = None
+    else:
+        advice = "Lower num_eigenpairs or use a machine with more memory."
+        require_memory(f"{count:,} eigenvectors of {num_nodes:,} nodes", 32.0 * count * num_nodes, advice)
+
+    def compute() -> dict[str, np.ndarray]:
+        values, vectors = _decompose(Operator(graph), count)
+        return {"eigenvalues": values.astype(np.float32), "eigenvectors": vectors.astype(np.float32)}
+
+    arrays = precomputed("eigenpairs", graph, {"count": count}, compute)
+    if progress is not None:
+        progress(1.0)
+    return arrays["eigenvalues"], arrays["eigenvectors"]
+
+
+def _decompose(operator: Operator, count: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """λ ascending and U of L̂; ``count`` of them, half from each end."""
+    if count is None:
+        dense = np.eye(operator.num_nodes, dtype=np.float32) - operator.to_scipy().toarray()
+        return scipy.linalg.eigh(dense, overwrite_a=True, check_finite=False)
+    low, high = _extreme(operator, (count + 1) // 2, "LA"), _extreme(operator, count // 2, "SA")
+    mu, vectors = np.concatenate([low[0], high[0]]), np.concatenate([low[1], high[1]], axis=1)
+    order = np.argsort(1 - mu)
+    return (1 - mu)[order], vectors[:, order]
+
+
+def _extreme(operator: Operator, count: int, which: str) -> tuple[np.ndarray, np.ndarray]:
+    """The ``count`` largest (LA) or smallest (SA) eigenvalues of P and their vectors, repeatable."""
+    if count == 0:
+        return np.empty(0), np.empty((operator.num_nodes, 0))
+    if operator.num_nodes <= max(_DENSE_NODES, 2 * count):
+        values, vectors = np.linalg.eigh(operator.to_scipy(np.float64).toarray())
+        return (values[-count:], vectors[:, -count:]) if which == "LA" else (values[:count], vectors[:, :count])
+    start = np.random.default_rng(0).standard_normal(operator.num_nodes)
+    try:
+        values, vectors = eigsh(operator.to_scipy(np.float64), count, which=which, v0=start, tol=_TOLERANCE)
+    except ArpackNoConvergence:
+        raise InvalidParameter(
+            f"The {count} eigenvectors asked for did not converge on this graph. Ask for fewer or for all."
+        ) from None
+    return values, vectors
+
+
+def laplacian_encoding(graph: Graph, channels: int) -> np.ndarray:
+    r"""Eigenvectors of the smallest eigenvalues of :math:`\hat L` but the first: (N, channels) float32.
+
+    Each vector's largest entry is made positive; columns beyond N - 1 are zero. O(channels |E|) a Lanczos step.
+    """
+    if channels == 0:
+        return np.empty((graph.num_nodes, 0), np.float32)
+
+    def compute() -> dict[str, np.ndarray]:
+        count = min(channels + 1, graph.num_nodes)
+        values, vectors = _extreme(Operator(graph), count, "LA")
+        vectors = vectors[:, np.argsort(-values)][:, 1:]
+        if vectors.size:
+            peaks = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
+            vectors = vectors * np.sign(peaks)
+        encoding = np.zeros((graph.num_nodes, channels), np.float32)
+        encoding[:, : vectors.shape[1]] = vectors
+        return {"encoding": encoding}
+
+    return precomputed("laplacian", graph, {"channels": channels}, compute)["encoding"]
+
+
+def return_probabilities(graph: Graph, steps: int, progress: Share | None = None) -> np.ndarray:
+    r"""The probability that a random walk is back after 2, …, ``steps`` steps: (N, steps - 1) float32.
+
+    :math:`((D^{-1} A)^s)_{ii} = (\hat A^s)_{ii}`, and with :math:`u_s = \hat A^s e_i` these are
+    :math:`u_s^T u_s` for 2s and :math:`u_s^T u_{s+1}` for 2s + 1 steps: half as many products as steps, for every node,
+    a block of nodes at a time. O(steps N |E|).
+    """
+
+    def compute() -> dict[str, np.ndarray]:
+        propagator, width, count = Propagator(Operator(graph)), FASTEST_WIDTH, graph.num_nodes
+        result = np.zeros((count, steps - 1), np.float32)
+        for start in range(0, count, width):
+            nodes = np.arange(start, min(start + width, count))
+            before = np.zeros((count, width), np.float32)
+            before[nodes, nodes - start] = 1.0
+            here = np.empty_like(before)
+            for walked in range(1, steps + 1):  # the length 2s or 2s + 1 of the walk; before is u_s, here u_{s+1}
+                if walked % 2:
+                    scaled = before * propagator.scaling[:, None]
+                    propagator.matrix.product(scaled, here, row_scale=propagator.row_scale)
+                else:
+                    before, here = here, before
+                if walked > 1:
+                    pair = (before, here) if walked % 2 else (before, before)
+                    result[nodes, walked - 2] = np.einsum("nc,nc->c", *pair)[: len(nodes)]
+            if progress is not None:
+                progress((int(nodes[-1]) + 1) / count)
+        return {"probabilities": result}
+
+    return precomputed("returns", graph, {"steps": steps}, compute)["probabilities"]

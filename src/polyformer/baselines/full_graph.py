@@ -1,0 +1,97 @@
+"""Models that need the whole graph for any output: they compute all nodes at once, in full batches by default."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from polyformer.errors import InvalidParameter
+from polyformer.graph import Graph
+from polyformer.models.contract import NodeModel, Workload
+from polyformer.nn.checks import check_dropout, check_positive
+from polyformer.nn.features import FeatureMatrix
+from polyformer.progress import Share
+from polyformer.settings import setting
+
+__all__ = ["COMMON_SPACE", "FULL_BATCH", "BaselineSettings", "FullGraphModel", "edge_tensors"]
+
+FULL_BATCH: Mapping[str, Any] = {
+    "batch_size": "full",
+    "lr": 0.01,
+    "weight_decay": 5e-4,
+    "epochs": 1000,
+    "patience": 100,
+}
+"""One optimiser step an epoch: larger steps, more epochs and more patience than with mini-batches."""
+
+COMMON_SPACE: Mapping[str, tuple[Any, ...]] = {
+    "lr": (1e-3, 5e-3, 1e-2, 5e-2),
+    "weight_decay": (0.0, 5e-5, 5e-4, 5e-3),
+    "dropout": (0.0, 0.2, 0.5, 0.7, 0.8),
+    "hidden_channels": (32, 64, 128, 256),
+}
+"""Searched for every baseline. The paper gives no search spaces for them: these are ours."""
+
+
+@dataclass(frozen=True)
+class BaselineSettings:
+    """Settings that every baseline has."""
+
+    hidden_channels: int = setting(64, "width inside the model")
+    dropout: float = setting(0.5, "dropout on features and hidden layers")
+
+    def __post_init__(self) -> None:
+        check_positive(hidden_channels=self.hidden_channels)
+        check_dropout("dropout", self.dropout)
+
+
+class FullGraphModel(NodeModel):
+    """A model whose outputs depend on all nodes: one pass gives the outputs of all of them.
+
+    A subclass writes :meth:`encode` and, for what it needs of the graph besides the features, :meth:`prepare`.
+    """
+
+    training_defaults: ClassVar[Mapping[str, Any]] = FULL_BATCH
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = COMMON_SPACE
+
+    def __init__(self, in_channels: int, out_channels: int, settings: Any) -> None:
+        super().__init__(in_channels, out_channels, settings)
+        self._features: FeatureMatrix | None = None
+
+    def bind(self, graph: Graph, workload: Workload, progress: Share | None = None) -> None:
+        features = self.features_of(graph)
+        self.prepare(graph, progress)
+        self._features = FeatureMatrix(features)
+
+    def prepare(self, graph: Graph, progress: Share | None) -> None:
+        """Precompute what the model needs of the graph."""
+
+    @abstractmethod
+    def encode(self) -> Tensor:
+        """Outputs of all nodes: (N, out)."""
+
+    @property
+    def features(self) -> FeatureMatrix:
+        """X of the graph."""
+        if self._features is None:
+            raise InvalidParameter("The model has no graph yet. Bind it to one first.")
+        return self._features
+
+    def forward(self, nodes: Tensor) -> Tensor:
+        return self.encode()[nodes]
+
+    def drop(self, probability: float) -> float:
+        """The probability in training, 0 in evaluation."""
+        return probability if self.training else 0.0
+
+
+def edge_tensors(graph: Graph) -> tuple[Tensor, Tensor | None]:
+    """Edges in both directions as PyTorch Geometric takes them: (2, 2|E|), and their weights if there are some."""
+    adjacency = graph.adjacency().tocoo()
+    edges = torch.stack([torch.from_numpy(part).long() for part in (adjacency.row, adjacency.col)])
+    return edges, None if graph.weights is None else torch.from_numpy(graph.weights.copy())

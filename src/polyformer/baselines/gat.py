@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from polyformer.baselines.convolutions import ConvolutionModel, ConvolutionSettings
+from polyformer.baselines.full_graph import edge_tensors
+from polyformer.graph import Graph
+from polyformer.nn.checks import check_dropout, check_heads
+from polyformer.progress import Share
+from polyformer.settings import setting
+
+__all__ = ["GATModel", "GATSettings"]
+
+
+@dataclass(frozen=True)
+class GATSettings(ConvolutionSettings):
+    """Settings of GAT."""
+
+    heads: int = setting(8, "heads of all layers but the last; must divide hidden_channels")
+    attention_dropout: float = setting(0.5, "dropout on the attention weights")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_heads(self.heads, hidden_channels=self.hidden_channels)
+        check_dropout("attention_dropout", self.attention_dropout)
+
+
+class GATModel(ConvolutionModel):
+    r"""GAT: layers of attention over the neighbours and the node itself.
+
+    :math:`h_i' = \sum_j \mathrm{softmax}_j(\mathrm{LeakyReLU}(a^T [W h_i \| W h_j])) W h_j`, heads concatenated, ELU
+    between layers, one head in the last; two layers of ``GATConv``, which reads no edge weights; O(|E| h + N d h).
+    Veličković et al., ICLR 2018. The search space is ours.
+    """
+
+    settings_type = GATSettings
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        **ConvolutionModel.search_space,
+        "heads": (1, 4, 8),
+        "attention_dropout": (0.0, 0.3, 0.6),
+    }
+
+    def convolution(self, in_channels: int, out_channels: int, last: bool) -> nn.Module:
+        from torch_geometric.nn import GATConv
+
+        heads = 1 if last else self.settings.heads
+        return GATConv(in_channels, out_channels // heads, heads, dropout=self.settings.attention_dropout)
+
+    def activation(self, x: Tensor) -> Tensor:
+        return functional.elu(x)
+
+    def prepare(self, graph: Graph, progress: Share | None) -> None:
+        self.edges = (edge_tensors(graph)[0],)

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from torch import nn
+
+from polyformer.baselines.convolutions import ConvolutionModel, ConvolutionSettings
+from polyformer.baselines.full_graph import edge_tensors
+from polyformer.graph import Graph
+from polyformer.progress import Share
+
+__all__ = ["GCNModel"]
+
+
+class GCNModel(ConvolutionModel):
+    r"""GCN: layers of averaging over neighbours with symmetric normalisation.
+
+    :math:`H' = \mathrm{ReLU}(\tilde A H W)` with :math:`\tilde A` normalised with self-loops, two layers of
+    ``GCNConv``; O(|E| h + N d h). Kipf and Welling, ICLR 2017. The search space is ours.
+    """
+
+    settings_type = ConvolutionSettings
+
+    def convolution(self, in_channels: int, out_channels: int, last: bool) -> nn.Module:
+        from torch_geometric.nn import GCNConv
+
+        return GCNConv(in_channels, out_channels, normalize=False)
+
+    def prepare(self, graph: Graph, progress: Share | None) -> None:
+        from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+        self.edges = gcn_norm(*edge_tensors(graph), graph.num_nodes)

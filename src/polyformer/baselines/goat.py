@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from polyformer.baselines.encodings import laplacian_encoding
+from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings
+from polyformer.baselines.node2vec import node2vec_encoding
+from polyformer.errors import InvalidParameter
+from polyformer.graph import Graph
+from polyformer.models.contract import NodeModel, Workload, in_slices
+from polyformer.nn.checks import check_heads, check_positive
+from polyformer.nn.features import FeatureMatrix
+from polyformer.progress import Share
+from polyformer.settings import setting
+
+__all__ = ["Codebook", "GOATModel", "GOATSettings", "sample_neighbourhood"]
+
+
+@dataclass(frozen=True)
+class GOATSettings(BaselineSettings):
+    """Settings of GOAT."""
+
+    hidden_channels: int = setting(128, "width inside the model")
+    heads: int = setting(4, "heads of both attentions; must divide hidden_channels")
+    hops: int = setting(2, "the local attention sees nodes at distance 1, …, hops")
+    neighbours: int = setting(10, "at most so many nodes are sampled at each distance")
+    num_centroids: int = setting(64, "centroids that stand for all nodes in the global attention")
+    centroid_decay: float = setting(0.99, "of the moving averages behind the centroids")
+    positional: Literal["laplacian", "node2vec"] = setting("laplacian", "kind of positional encoding")
+    positional_channels: int = setting(16, "width of the positional encoding; 0 for none")
+    sampling_seed: int = setting(0, "of the sampled neighbours")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_heads(self.heads, hidden_channels=self.hidden_channels)
+        check_positive(hops=self.hops, neighbours=self.neighbours, num_centroids=self.num_centroids)
+        if not 0 <= self.centroid_decay < 1:
+            raise InvalidParameter(f"'centroid_decay' must lie in [0, 1). Got {self.centroid_decay}.")
+
+
+def sample_neighbourhood(graph: Graph, node: int, hops: int, count: int, seed: int) -> list[np.ndarray]:
+    """At most ``count`` nodes at each distance 1, …, hops; the same whatever else is sampled.
+
+    A distance is explored from what was sampled at the one before.
+    """
+    random = np.random.default_rng([seed, node])
+    seen, frontier, samples = np.array([node]), np.array([node]), []
+    for _ in range(hops):
+        parts = [graph.indices[graph.indptr[i] : graph.indptr[i + 1]] for i in frontier]
+        reached = np.setdiff1d(np.concatenate(parts) if parts else seen, seen)
+        frontier = reached if len(reached) <= count else np.sort(random.choice(reached, count, replace=False))
+        seen = np.union1d(seen, reached)
+        samples.append(frontier)
+    return samples
+
+
+class Codebook(nn.Module):
+    """K-means centroids kept by moving averages, updated in training only: (B, c) rows -> (M, c) centroids.
+
+    A batch assigns each row to the nearest centroid; counts and sums of the rows decay. The first batch places them.
+    """
+
+    centroids: Tensor
+    counts: Tensor
+
+    def __init__(self, num_centroids: int, channels: int, decay: float) -> None:
+        super().__init__()
+        self.decay = decay
+        self.register_buffer("centroids", torch.zeros(num_centroids, channels))
+        self.register_buffer("counts", torch.zeros(num_centroids))
+
+    @torch.no_grad()
+    def update(self, rows: Tensor) -> None:
+        """One step of K-means."""
+        empty = bool((self.counts == 0).all())
+        if empty:
+            self.centroids.copy_(rows[torch.randint(len(rows), (len(self.counts),)).to(rows.device)])
+        nearest = torch.cdist(rows, self.centroids).argmin(dim=1)
+        assigned = functional.one_hot(nearest, len(self.counts)).to(rows.dtype)  # (B, M)
+        decay = 0.0 if empty else self.decay
+        counts = decay * self.counts + (1 - decay) * assigned.sum(dim=0)
+        sums = decay * self.counts[:, None] * self.centroids + (1 - decay) * (assigned.T @ rows)
+        self.centroids.copy_(torch.where(counts[:, None] > 0, sums / counts.clamp_min(1e-9)[:, None], self.centroids))
+        self.counts.copy_(counts)
+
+
+class GOATModel(NodeModel):
+    r"""GOAT: attention to sampled neighbours beside attention to centroids of all nodes.
+
+    Local: softmax over the node itself and sampled nodes at distance h of :math:`q^T k/\sqrt d - \log n_h`, n_h their
+    number, plus a linear skip. Global: softmax over K-means centroids of :math:`[x' \| p]` (moving averages, updated in
+    training only) of :math:`q^T k/\sqrt d + \log n_c`, empty ones masked, with a Laplacian or node2vec encoding p. Both
+    concatenated, LayerNorm, Linear - ReLU - Linear. Every node's neighbours are sampled once, so results repeat and do
+    not depend on the batch. O(N (n + M) h) in mini-batches. Kong et al., ICML 2023. The search space is ours.
+    """
+
+    settings_type = GOATSettings
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        **COMMON_SPACE,
+        "lr": (5e-4, 1e-3, 5e-3),
+        "hops": (1, 2, 3),
+        "num_centroids": (64, 256, 1024),
+        "positional": ("laplacian", "node2vec"),
+    }
+
+    def __init__(self, in_channels: int, out_channels: int, settings: GOATSettings) -> None:
+        super().__init__(in_channels, out_channels, settings)
+        self.settings = settings
+        hidden, positional = settings.hidden_channels, settings.positional_channels
+        self.input = nn.Linear(in_channels, hidden)
+        self.local_query, self.local_key, self.local_value = (nn.Linear(hidden, hidden) for _ in range(3))
+        self.skip, self.project = nn.Linear(hidden, hidden), nn.Linear(hidden, hidden)
+        self.global_query, self.global_key = (nn.Linear(hidden + positional, hidden) for _ in range(2))
+        self.global_value = nn.Linear(hidden, hidden)
+        self.codebook = Codebook(settings.num_centroids, hidden + positional, settings.centroid_decay)
+        self.readout = nn.Sequential(
+            nn.LayerNorm(2 * hidden),
+            nn.Dropout(settings.dropout),
+            nn.Linear(2 * hidden, hidden),
+            nn.ReLU(),
+            nn.Dropout(settings.dropout),
+            nn.Linear(hidden, out_channels),
+        )
+        self._features: FeatureMatrix | None = None
+        self._encoding = torch.empty(0, 0)
+        self._row, self._members, self._bias = (torch.empty(0) for _ in range(3))
+
+    def bind(self, graph: Graph, workload: Workload, progress: Share | None = None) -> None:
+        self._features = FeatureMatrix(self.features_of(graph))
+        settings = self.settings
+        if settings.positional == "laplacian":
+            encoding = laplacian_encoding(graph, settings.positional_channels)
+        else:
+            encoding = node2vec_encoding(graph, settings.positional_channels, progress=progress)
+        spread = encoding.std(axis=0)
+        self._encoding = torch.from_numpy(encoding / np.where(spread > 0, spread, 1.0))
+        self._sample(graph, np.arange(graph.num_nodes) if workload.nodes is None else workload.nodes, progress)
+
+    def _sample(self, graph: Graph, nodes: np.ndarray, progress: Share | None) -> None:
+        """Members of every node's neighbourhood, itself first, and the bias of each: (n, 1 + hops · neighbours)."""
+        settings = self.settings
+        members = np.zeros((len(nodes), 1 + settings.hops * settings.neighbours), np.int64)
+        bias = np.full(members.shape, -np.inf, np.float32)
+        members[:, 0], bias[:, 0] = nodes, 0.0
+        for i, node in enumerate(nodes.tolist()):
+            stop = 1
+            for part in sample_neighbourhood(graph, node, settings.hops, settings.neighbours, settings.sampling_seed):
+                start, stop = stop, stop + len(part)
+                members[i, start:stop], bias[i, start:stop] = part, -np.log(max(1, len(part)))
+            if progress is not None and i % 1000 == 0:
+                progress(i / len(nodes))
+        self._members, self._bias = torch.from_numpy(members), torch.from_numpy(bias)
+        self._row = torch.full((graph.num_nodes,), -1)
+        self._row[torch.from_numpy(nodes)] = torch.arange(len(nodes))
+
+    def forward(self, nodes: Tensor) -> Tensor:
+        return self._encode(nodes) if torch.is_grad_enabled() else in_slices(self._encode, nodes)
+
+    def _encode(self, nodes: Tensor) -> Tensor:
+        device, rows = nodes.device, self._row[nodes.cpu()]
+        wanted, position = torch.unique(self._members[rows], return_inverse=True)
+        hidden = self._hidden(wanted)  # (U, h)
+        position, bias = position.to(device), self._bias[rows].to(device)
+        here = hidden[position[:, 0]]  # (B, h)
+        local = self.skip(here) + self._local(here, hidden, position, bias)
+        everywhere = self._global(here, self._encoding[nodes.cpu()].to(device))
+        return self.readout(torch.cat([local, everywhere], dim=1))
+
+    def _hidden(self, nodes: Tensor) -> Tensor:
+        """ReLU(Linear X) of some nodes; sparse features go through the kernel whole."""
+        if self._features is None:
+            raise InvalidParameter("The model has no graph yet. Bind it to one first.")
+        device = self.input.weight.device
+        if self._features.dense is None:
+            projected = self._features.linear(self.input)[nodes.to(device)]
+        else:
+            projected = self.input(self._features.rows(nodes).to(device))
+        return functional.dropout(projected.relu(), self.settings.dropout, self.training)
+
+    def _local(self, here: Tensor, hidden: Tensor, position: Tensor, bias: Tensor) -> Tensor:
+        heads = self.settings.heads
+        query = self.local_query(here).unflatten(1, (heads, -1))  # (B, H, d)
+        key, value = (layer(hidden)[position].unflatten(2, (heads, -1)) for layer in (self.local_key, self.local_value))
+        scores = torch.einsum("bhd,bnhd->bhn", query, key) / query.shape[-1] ** 0.5 + bias[:, None]
+        return torch.einsum("bhn,bnhd->bhd", scores.softmax(dim=-1), value).flatten(1)
+
+    def _global(self, here: Tensor, encoding: Tensor) -> Tensor:
+        heads = self.settings.heads
+        rows = torch.cat([self.project(here), encoding], dim=1)  # (B, h + p)
+        if self.training:
+            self.codebook.update(rows)
+        used = self.codebook.counts > 0
+        if not used.any():
+            return torch.zeros_like(here)
+        centroids, counts = self.codebook.centroids[used], self.codebook.counts[used]
+        query = self.global_query(rows).unflatten(1, (heads, -1))  # (B, H, d)
+        key = self.global_key(centroids).unflatten(1, (heads, -1))  # (M, H, d)
+        value = self.global_value(centroids[:, : here.shape[1]]).unflatten(1, (heads, -1))
+        scores = torch.einsum("bhd,mhd->bhm", query, key) / query.shape[-1] ** 0.5 + counts.log()
+        return torch.einsum("bhm,mhd->bhd", scores.softmax(dim=-1), value).flatten(1)

@@ -1,0 +1,72 @@
+"""node2vec vectors of all nodes, from uniform random walks (p = q = 1) and skip-gram with negative samples."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from polyformer.baselines.precomputed import precomputed
+from polyformer.graph import Graph
+from polyformer.progress import Share
+
+__all__ = ["node2vec_encoding", "random_walks"]
+
+_WALK_LENGTH, _CONTEXT, _WALKS = 20, 5, 10
+_BATCH, _LEARNING_RATE = 2048, 0.01
+
+
+def node2vec_encoding(graph: Graph, channels: int, seed: int = 0, progress: Share | None = None) -> np.ndarray:
+    r"""Vectors z with :math:`σ(z_u^T z_v)` large for v near u on a walk and small for random v: (N, channels).
+
+    O(N · walks · length · context · channels), cached. Grover and Leskovec, KDD 2016. PyTorch Geometric's ``Node2Vec``
+    needs compiled extensions, hence this one.
+    """
+
+    def compute() -> dict[str, np.ndarray]:
+        return {"encoding": _train(graph, channels, seed, progress)}
+
+    parameters = {"channels": channels, "seed": seed, "length": _WALK_LENGTH, "context": _CONTEXT, "walks": _WALKS}
+    return precomputed("node2vec", graph, parameters, compute)["encoding"]
+
+
+def random_walks(graph: Graph, starts: np.ndarray, length: int, random: np.random.Generator) -> np.ndarray:
+    """Uniform walks: (B,) -> (B, length + 1). A node without neighbours stays where it is."""
+    degrees, walks = np.diff(graph.indptr), np.empty((len(starts), length + 1), np.int64)
+    walks[:, 0] = starts
+    for step in range(length):
+        here = walks[:, step]
+        offset = (random.random(len(here)) * degrees[here]).astype(np.int64)
+        moves = degrees[here] > 0
+        walks[:, step + 1] = here
+        walks[moves, step + 1] = graph.indices[graph.indptr[here[moves]] + offset[moves]]
+    return walks
+
+
+def _train(graph: Graph, channels: int, seed: int, progress: Share | None) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    generator = torch.Generator().manual_seed(seed)
+    vectors = torch.nn.Embedding(graph.num_nodes, channels, sparse=True)
+    with torch.no_grad():
+        vectors.weight.copy_(torch.randn(vectors.weight.shape, generator=generator) / channels**0.5)
+    optimizer = torch.optim.SparseAdam(list(vectors.parameters()), lr=_LEARNING_RATE)
+    starts = np.concatenate([random.permutation(graph.num_nodes) for _ in range(_WALKS)])
+    for first in range(0, len(starts), _BATCH):
+        walks = torch.from_numpy(random_walks(graph, starts[first : first + _BATCH], _WALK_LENGTH, random))
+        chance = torch.randint(0, graph.num_nodes, walks.shape, generator=generator)
+        optimizer.zero_grad()
+        _skip_gram_loss(vectors(walks), vectors(chance)).backward()
+        optimizer.step()
+        if progress is not None:
+            progress(min(1.0, (first + _BATCH) / len(starts)))
+    return vectors.weight.detach().numpy().astype(np.float32)
+
+
+def _skip_gram_loss(walks: Tensor, chance: Tensor) -> Tensor:
+    """Pairs up to ``_CONTEXT`` steps apart against pairs with random nodes: (B, T, c), (B, T, c) -> scalar."""
+    loss = -functional.logsigmoid(-(walks * chance).sum(dim=-1)).mean()
+    for gap in range(1, _CONTEXT + 1):
+        products = (walks[:, gap:] * walks[:, :-gap]).sum(dim=-1)
+        loss = loss - functional.logsigmoid(products).mean() / _CONTEXT
+    return loss

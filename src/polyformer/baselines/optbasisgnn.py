@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, FullGraphModel
+from polyformer.baselines.polynomial import filter_groups
+from polyformer.bases import check_order
+from polyformer.graph import Graph
+from polyformer.machine import require_memory
+from polyformer.nn.propagation import DifferentiableOperator
+from polyformer.operators import Operator
+from polyformer.progress import Share
+from polyformer.settings import setting
+
+__all__ = ["OptBasisGNNModel", "OptBasisGNNSettings"]
+
+
+@dataclass(frozen=True)
+class OptBasisGNNSettings(BaselineSettings):
+    """Settings of OptBasisGNN."""
+
+    order: int = setting(10, "K: degree of the polynomials")
+    filter_lr: float | None = setting(None, "learning rate of the filter's coefficients; lr by default")
+    filter_weight_decay: float = setting(0.0, "weight decay of the filter's coefficients")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_order(self.order)
+
+
+class OptBasisGNNModel(FullGraphModel):
+    r"""OptBasisGNN: one filter a channel, in the basis that is orthonormal in the channel's own spectrum.
+
+    :math:`F = \mathrm{dropout}(\mathrm{ReLU}(X W + b))`, :math:`Z = (\sum_k α_{k,c} h_{k,c}) W' + b'`, where
+    :math:`h_{0,c}, …, h_{K,c}` is the Lanczos basis of :math:`(\hat A, F_{:,c})`, made anew in every pass, and α starts
+    at one for k = 0 and zero else. O(K |E| h + K² N h). Guo and Wei, ICML 2023. The search space is ours.
+    """
+
+    settings_type = OptBasisGNNSettings
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        **COMMON_SPACE,
+        "order": (5, 10),
+        "filter_lr": (1e-3, 5e-3, 1e-2, 5e-2),
+    }
+
+    def __init__(self, in_channels: int, out_channels: int, settings: OptBasisGNNSettings) -> None:
+        super().__init__(in_channels, out_channels, settings)
+        self.settings = settings
+        self.input = nn.Linear(in_channels, settings.hidden_channels)
+        self.output = nn.Linear(settings.hidden_channels, out_channels)
+        self.filter_weights = nn.Parameter(torch.zeros(settings.order + 1, settings.hidden_channels))
+        nn.init.ones_(self.filter_weights[0])
+        self._operator: DifferentiableOperator | None = None
+
+    def prepare(self, graph: Graph, progress: Share | None) -> None:
+        # The basis in double precision for the gradient, and in single.
+        size = 12 * (self.settings.order + 2) * graph.num_nodes * self.settings.hidden_channels
+        require_memory("The basis of OptBasisGNN", size, "Lower the order or hidden_channels.")
+        self._operator = DifferentiableOperator(Operator(graph))
+
+    def encode(self) -> Tensor:
+        assert self._operator is not None
+        tokens = self._operator.optimal(self._signal(), self.settings.order)  # (N, K+1, h)
+        return self.output(torch.einsum("kc,nkc->nc", self.filter_weights, tokens))
+
+    def _signal(self) -> Tensor:
+        """F: (N, h)."""
+        return functional.dropout(self.features.linear(self.input).relu(), self.settings.dropout, self.training)
+
+    @torch.no_grad()
+    def frequency_response(self, lam: np.ndarray, nodes: Tensor | None = None) -> np.ndarray:
+        """The filter of every hidden channel, as it is in evaluation: (n,) -> (h, n)."""
+        assert self._operator is not None
+        signal = self.features.linear(self.input).relu().cpu().numpy()
+        recurrence = self._operator.optimal_recurrence(signal, self.settings.order)
+        weights = self.filter_weights.cpu().numpy()
+        return np.stack([weights[:, c] @ recurrence.response(lam, c) for c in range(signal.shape[1])])
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        return filter_groups(self, [self.filter_weights], self.settings)

@@ -1,0 +1,120 @@
+"""Node-unified polynomial filters: an MLP, then one learned polynomial of the operator for all nodes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, FullGraphModel
+from polyformer.baselines.layers import FeatureMLP
+from polyformer.bases import FixedBasis, basis_response, check_order, resolve_basis
+from polyformer.graph import Graph
+from polyformer.nn.checks import check_dropout
+from polyformer.nn.propagation import DifferentiableOperator
+from polyformer.operators import Operator
+from polyformer.progress import Share
+from polyformer.settings import setting
+
+__all__ = ["PolynomialModel", "PolynomialSettings", "filter_groups", "personalised_pagerank"]
+
+
+@dataclass(frozen=True)
+class PolynomialSettings(BaselineSettings):
+    """Settings of every node-unified polynomial filter."""
+
+    order: int = setting(10, "K: degree of the polynomial")
+    propagation_dropout: float = setting(0.0, "dropout on the MLP's output, before the filter")
+    filter_lr: float | None = setting(None, "learning rate of the filter's coefficients; lr by default")
+    filter_weight_decay: float = setting(0.0, "weight decay of the filter's coefficients")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_order(self.order)
+        check_dropout("propagation_dropout", self.propagation_dropout)
+
+
+class PolynomialModel(FullGraphModel):
+    r"""A filter of the MLP's output: :math:`Z = \sum_{k=0}^K α_k\, g_k(\hat L)\, f_θ(X)`.
+
+    A subclass names its ``basis`` and whether the operator has ``self_loops``, and writes :meth:`initial_weights` and
+    :meth:`coefficients`. The K sparse products have the width of the output: O(K |E| C + N d h).
+    """
+
+    settings_type: ClassVar[type] = PolynomialSettings
+    basis: ClassVar[str]
+    self_loops: ClassVar[bool] = False
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        **COMMON_SPACE,
+        "propagation_dropout": (0.0, 0.2, 0.5, 0.8),
+        "filter_lr": (1e-3, 5e-3, 1e-2, 5e-2),
+    }
+    mixing: Tensor
+
+    def __init__(self, in_channels: int, out_channels: int, settings: Any) -> None:
+        super().__init__(in_channels, out_channels, settings)
+        self.settings = settings
+        self.network = FeatureMLP(in_channels, settings.hidden_channels, out_channels, settings.dropout)
+        self.filter_weights = nn.Parameter(self.initial_weights())
+        basis = resolve_basis(self.basis)
+        assert isinstance(basis, FixedBasis)
+        self.register_buffer("mixing", torch.from_numpy(basis.mixing(settings.order)).float(), persistent=False)
+        self._operator: DifferentiableOperator | None = None
+
+    @abstractmethod
+    def initial_weights(self) -> Tensor:
+        """What is learned of the filter, at the start."""
+
+    @abstractmethod
+    def coefficients(self) -> Tensor:
+        """α in the model's basis: (K+1,), or (N, K+1) where every node has its own."""
+
+    def prepare(self, graph: Graph, progress: Share | None) -> None:
+        self._operator = DifferentiableOperator(Operator(graph, self.self_loops))
+
+    def encode(self) -> Tensor:
+        return self.filter_signal(self.coefficients())
+
+    def filter_signal(self, coefficients: Tensor) -> Tensor:
+        """The MLP's output, filtered: (N, C)."""
+        signal = functional.dropout(self.network(self.features), self.settings.propagation_dropout, self.training)
+        assert self._operator is not None
+        return self._operator.filter(signal, coefficients @ self.mixing)
+
+    @torch.no_grad()
+    def frequency_response(self, lam: np.ndarray, nodes: Tensor | None = None) -> np.ndarray:
+        """The one filter of all nodes: (n,) -> (1, n)."""
+        return self.coefficients().cpu().numpy()[None] @ self.basis_response(lam)
+
+    def basis_response(self, lam: np.ndarray) -> np.ndarray:
+        """g_0(λ), …, g_K(λ): (n,) -> (K+1, n)."""
+        return basis_response(self.basis, self.settings.order, lam)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        return filter_groups(self, [self.filter_weights], self.settings)
+
+
+def filter_groups(model: nn.Module, chosen: list[nn.Parameter], settings: Any) -> list[dict[str, Any]]:
+    """Two groups: the filter's parameters with rates of their own, and the rest."""
+    ids = {id(parameter) for parameter in chosen}
+    group: dict[str, Any] = {"params": chosen, "weight_decay": settings.filter_weight_decay}
+    if settings.filter_lr is not None:
+        group["lr"] = settings.filter_lr
+    return [{"params": [p for p in model.parameters() if id(p) not in ids]}, group]
+
+
+def personalised_pagerank(order: int, restart: float) -> Tensor:
+    """a (1-a)^k and (1-a)^K in the end: the weights of a truncated personalised PageRank, which sum to one.
+
+    >>> personalised_pagerank(2, 0.5).tolist()
+    [0.5, 0.25, 0.25]
+    """
+    weights = restart * (1 - restart) ** torch.arange(order + 1.0)
+    weights[-1] = (1 - restart) ** order
+    return weights

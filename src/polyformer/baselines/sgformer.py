@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, FullGraphModel
+from polyformer.errors import InvalidParameter
+from polyformer.graph import Graph
+from polyformer.nn.checks import check_positive
+from polyformer.nn.propagation import DifferentiableOperator
+from polyformer.operators import Operator
+from polyformer.progress import Share
+from polyformer.settings import setting
+
+__all__ = ["SGFormerModel", "SGFormerSettings", "linear_attention"]
+
+
+def linear_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    r"""Attention of all nodes to all in linear time: (N, H, d), (N, H, d), (N, H, c) -> (N, H, c).
+
+    :math:`(N V + \hat Q (\hat K^T V)) / (N + \hat Q (\hat K^T 1))` per head, with :math:`\hat Q, \hat K` divided by
+    their Frobenius norms over the whole tensors.
+    """
+    count = len(query)
+    query, key = query / query.norm().clamp_min(1e-12), key / key.norm().clamp_min(1e-12)
+    context = torch.einsum("nhd,nhc->hdc", key, value)
+    numerator = count * value + torch.einsum("nhd,hdc->nhc", query, context)
+    denominator = count + torch.einsum("nhd,hd->nh", query, key.sum(dim=0))
+    return numerator / denominator[..., None]
+
+
+@dataclass(frozen=True)
+class SGFormerSettings(BaselineSettings):
+    """Settings of SGFormer."""
+
+    num_layers: int = setting(2, "number of GCN layers; the attention always is one layer")
+    heads: int = setting(1, "heads of the attention, each of the full width, averaged")
+    residual: float = setting(0.5, "α: share of the attention's output against its input")
+    graph_weight: float = setting(0.8, "w: share of the GCN against the attention")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(num_layers=self.num_layers, heads=self.heads)
+        for name in ("residual", "graph_weight"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InvalidParameter(f"'{name}' must lie in [0, 1]. Got {getattr(self, name)}.")
+
+
+class SGFormerModel(FullGraphModel):
+    r"""SGFormer: one layer of linear attention to all nodes, added to a GCN.
+
+    :math:`Z = (w\, \mathrm{GCN}(X) + (1-w)\, T) W`, where T is LayerNorm of α·attention + (1 - α)·input and attention
+    is :func:`linear_attention`, heads averaged; the norms are over the whole tensors, as in the paper's formula
+    (PyTorch Geometric's ``SGFormer`` normalises row by row). O(|E| h + N h²). Wu et al., NeurIPS 2023. The search space
+    is ours.
+    """
+
+    settings_type = SGFormerSettings
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        **COMMON_SPACE,
+        "num_layers": (1, 2, 3),
+        "graph_weight": (0.2, 0.5, 0.8),
+    }
+
+    def __init__(self, in_channels: int, out_channels: int, settings: SGFormerSettings) -> None:
+        super().__init__(in_channels, out_channels, settings)
+        self.settings = settings
+        hidden, heads = settings.hidden_channels, settings.heads
+        self.attention_input, self.attention_norm = nn.Linear(in_channels, hidden), nn.LayerNorm(hidden)
+        self.query, self.key, self.value = (nn.Linear(hidden, heads * hidden) for _ in range(3))
+        self.out_norm = nn.LayerNorm(hidden)
+        self.graph_input = nn.Linear(in_channels, hidden)
+        self.graph_layers = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(settings.num_layers))
+        self.graph_norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(settings.num_layers + 1))
+        self.output = nn.Linear(hidden, out_channels)
+        self._operator: DifferentiableOperator | None = None
+
+    def prepare(self, graph: Graph, progress: Share | None) -> None:
+        self._operator = DifferentiableOperator(Operator(graph, self_loops=True))
+
+    def encode(self) -> Tensor:
+        weight = self.settings.graph_weight
+        return self.output(weight * self._graph_branch() + (1 - weight) * self._attention_branch())
+
+    def _attention_branch(self) -> Tensor:
+        hidden = self._drop(self.attention_norm(self.features.linear(self.attention_input)).relu())
+        parts = (layer(hidden).unflatten(1, (self.settings.heads, -1)) for layer in (self.query, self.key, self.value))
+        attended = linear_attention(*parts).mean(dim=1)  # (N, h)
+        mixed = self.settings.residual * attended + (1 - self.settings.residual) * hidden
+        return self._drop(self.out_norm(mixed))
+
+    def _graph_branch(self) -> Tensor:
+        assert self._operator is not None
+        first, *norms = (cast(nn.LayerNorm, norm) for norm in self.graph_norms)
+        hidden = self._drop(first(self.features.linear(self.graph_input)).relu())
+        for layer, norm in zip(self.graph_layers, norms, strict=True):
+            hidden = self._drop(norm(self._operator.product(layer(hidden))).relu()) + hidden
+        return hidden
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return functional.dropout(x, self.settings.dropout, self.training)
