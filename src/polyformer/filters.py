@@ -9,6 +9,7 @@ import torch
 
 from polyformer.bases import FixedBasis
 from polyformer.errors import InvalidParameter
+from polyformer.models.contract import bound
 from polyformer.models.polyformer import PolyFormerModel
 
 __all__ = ["filter_coefficients", "filter_response"]
@@ -55,6 +56,4 @@ def _response(model: PolyFormerModel, lam: np.ndarray, channel: int | None) -> n
             f"'channel' must lie in 0..{model.in_channels - 1} for the optimal basis, which differs by feature column. "
             f"Got {channel}."
         )
-    if model.recurrence is None:
-        raise InvalidParameter("The model has no graph yet. Bind it to one first.")
-    return model.recurrence.response(lam, channel)
+    return bound(model.recurrence).response(lam, channel)

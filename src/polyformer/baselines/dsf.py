@@ -21,6 +21,7 @@ from polyformer.baselines.polynomial import (
 )
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
+from polyformer.models.contract import bound
 from polyformer.nn.checks import check_positive
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
@@ -72,7 +73,7 @@ class DSFModel(PolynomialModel):
         self.encoder = nn.Linear(settings.walk_steps - 1, settings.encoding_channels)
         self.gate = nn.Parameter(torch.randn(settings.order + 1, settings.encoding_channels) * 0.1)
         self.gate_bias = nn.Parameter(torch.ones(settings.order + 1))
-        self._returns = torch.empty(0)
+        self._returns: Tensor | None = None
         self._encoding_operator: DifferentiableOperator | None = None
 
     @abstractmethod
@@ -86,12 +87,11 @@ class DSFModel(PolynomialModel):
 
     def encodings(self) -> Tensor:
         """p^(0), …, p^(K): (K+1, N, dim)."""
-        assert self._encoding_operator is not None
-        first = self.encoder(self._returns.to(self.encoder.weight.device)).tanh()
+        first = self.encoder(bound(self._returns).to(self.encoder.weight.device)).tanh()
         first = functional.dropout(first, self.settings.encoding_dropout, self.training)
         steps = [first]
         for _ in range(self.settings.order):
-            moved = self._encoding_operator.product(steps[-1])
+            moved = bound(self._encoding_operator).product(steps[-1])
             steps.append((self.settings.restart * first + (1 - self.settings.restart) * moved).tanh())
         return torch.stack(steps)
 

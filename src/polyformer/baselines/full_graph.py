@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
-from polyformer.models.contract import NodeModel, Workload
+from polyformer.models.contract import NodeModel, Workload, bound
 from polyformer.nn.checks import check_dropout, check_positive
 from polyformer.nn.features import FeatureMatrix
 from polyformer.progress import Share
@@ -78,9 +77,7 @@ class FullGraphModel(NodeModel):
     @property
     def features(self) -> FeatureMatrix:
         """X of the graph."""
-        if self._features is None:
-            raise InvalidParameter("The model has no graph yet. Bind it to one first.")
-        return self._features
+        return bound(self._features)
 
     def forward(self, nodes: Tensor) -> Tensor:
         return self.encode()[nodes]

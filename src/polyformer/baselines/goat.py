@@ -14,7 +14,7 @@ from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings
 from polyformer.baselines.node2vec import node2vec_encoding
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
-from polyformer.models.contract import NodeModel, Workload, in_slices
+from polyformer.models.contract import NodeModel, Workload, bound, in_slices
 from polyformer.nn.checks import check_heads, check_positive
 from polyformer.nn.features import FeatureMatrix
 from polyformer.progress import Share
@@ -115,10 +115,12 @@ class GOATModel(NodeModel):
         self.settings = settings
         hidden, positional = settings.hidden_channels, settings.positional_channels
         self.input = nn.Linear(in_channels, hidden)
-        self.local_query, self.local_key, self.local_value = (nn.Linear(hidden, hidden) for _ in range(3))
+        # A bias of the keys would add the same to all scores of a query, and so nothing.
+        self.local_query, self.local_value = nn.Linear(hidden, hidden), nn.Linear(hidden, hidden)
+        self.local_key = nn.Linear(hidden, hidden, bias=False)
         self.skip, self.project = nn.Linear(hidden, hidden), nn.Linear(hidden, hidden)
-        self.global_query, self.global_key = (nn.Linear(hidden + positional, hidden) for _ in range(2))
-        self.global_value = nn.Linear(hidden, hidden)
+        self.global_query, self.global_value = nn.Linear(hidden + positional, hidden), nn.Linear(hidden, hidden)
+        self.global_key = nn.Linear(hidden + positional, hidden, bias=False)
         self.codebook = Codebook(settings.num_centroids, hidden + positional, settings.centroid_decay)
         self.readout = nn.Sequential(
             nn.LayerNorm(2 * hidden),
@@ -130,7 +132,8 @@ class GOATModel(NodeModel):
         )
         self._features: FeatureMatrix | None = None
         self._encoding = torch.empty(0, 0)
-        self._row, self._members, self._bias = (torch.empty(0) for _ in range(3))
+        self._row: Tensor | None = None
+        self._members, self._bias = torch.empty(0, 0), torch.empty(0, 0)
 
     def bind(self, graph: Graph, workload: Workload, progress: Share | None = None) -> None:
         self._features = FeatureMatrix(self.features_of(graph))
@@ -164,7 +167,7 @@ class GOATModel(NodeModel):
         return self._encode(nodes) if torch.is_grad_enabled() else in_slices(self._encode, nodes)
 
     def _encode(self, nodes: Tensor) -> Tensor:
-        device, rows = nodes.device, self._row[nodes.cpu()]
+        device, rows = nodes.device, bound(self._row)[nodes.cpu()]
         wanted, position = torch.unique(self._members[rows], return_inverse=True)
         hidden = self._hidden(wanted)  # (U, h)
         position, bias = position.to(device), self._bias[rows].to(device)
@@ -175,13 +178,11 @@ class GOATModel(NodeModel):
 
     def _hidden(self, nodes: Tensor) -> Tensor:
         """ReLU(Linear X) of some nodes; sparse features go through the kernel whole."""
-        if self._features is None:
-            raise InvalidParameter("The model has no graph yet. Bind it to one first.")
-        device = self.input.weight.device
-        if self._features.dense is None:
-            projected = self._features.linear(self.input)[nodes.to(device)]
+        features, device = bound(self._features), self.input.weight.device
+        if features.dense is None:
+            projected = features.linear(self.input)[nodes.to(device)]
         else:
-            projected = self.input(self._features.rows(nodes).to(device))
+            projected = self.input(features.rows(nodes).to(device))
         return functional.dropout(projected.relu(), self.settings.dropout, self.training)
 
     def _local(self, here: Tensor, hidden: Tensor, position: Tensor, bias: Tensor) -> Tensor:

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings
 from polyformer.baselines.layers import FeatureMLP
-from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
-from polyformer.models.contract import NodeModel, Workload, in_slices
+from polyformer.models.contract import NodeModel, Workload, bound, in_slices
 from polyformer.nn.features import FeatureMatrix
 from polyformer.progress import Share
 from polyformer.settings import setting
@@ -50,6 +49,4 @@ class MLPModel(NodeModel):
         return self._encode(nodes) if torch.is_grad_enabled() else in_slices(self._encode, nodes)
 
     def _encode(self, nodes: Tensor) -> Tensor:
-        if self._features is None:
-            raise InvalidParameter("The model has no graph yet. Bind it to one first.")
-        return self.network(self._features.rows(nodes).to(nodes.device))
+        return self.network(bound(self._features).rows(nodes).to(nodes.device))

@@ -67,7 +67,7 @@ class NAGphormerModel(TokenModel):
         self.first = nn.Linear(in_channels + settings.positional_channels, hidden)
         self.blocks = nn.Sequential(*(TransformerBlock(*block) for _ in range(settings.num_layers)))
         self.norm = nn.LayerNorm(hidden)
-        self.hop_attention = nn.Linear(2 * hidden, 1)
+        self.hop_attention = nn.Linear(2 * hidden, 1, bias=False)
         self.readout = nn.Sequential(nn.Linear(hidden, hidden // 2), nn.ReLU(), nn.Linear(hidden // 2, out_channels))
 
     @property

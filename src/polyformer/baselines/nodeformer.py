@@ -13,6 +13,7 @@ from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, Full
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
 from polyformer.machine import require_memory
+from polyformer.models.contract import bound
 from polyformer.nn.checks import check_positive
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
@@ -21,13 +22,16 @@ from polyformer.settings import setting
 
 __all__ = ["NodeFormerModel", "NodeFormerSettings", "kernelised_attention", "orthogonal_projection", "random_features"]
 
+_SMALLEST = 1e-9
+"""Added to every feature, so that no quotient is 0 / 0 where all of a query's features miss all keys."""
+
 
 def orthogonal_projection(num_features: int, channels: int, generator: torch.Generator | None = None) -> Tensor:
     """Gaussian rows, orthogonal within every block of ``channels``: (M, d)."""
     blocks = []
     for _ in range(math.ceil(num_features / channels)):
-        square, _ = torch.linalg.qr(torch.randn(channels, channels, generator=generator))
-        blocks.append(square.T)
+        square, triangle = torch.linalg.qr(torch.randn(channels, channels, generator=generator))
+        blocks.append((square * triangle.diag().sign()).T)  # the signs make its direction uniform
     lengths = torch.randn(num_features, channels, generator=generator).norm(dim=1, keepdim=True)
     return torch.cat(blocks)[:num_features] * lengths
 
@@ -41,7 +45,7 @@ def random_features(x: Tensor, projection: Tensor, is_query: bool) -> Tensor:
     scaled = x / x.shape[-1] ** 0.25
     exponents = scaled @ projection.T - scaled.square().sum(dim=-1, keepdim=True) / 2
     shift = exponents.amax(dim=-1 if is_query else (0, -1), keepdim=True)
-    return ((exponents - shift).exp() + 1e-6) / math.sqrt(len(projection))
+    return ((exponents - shift).exp() + _SMALLEST) / math.sqrt(len(projection))
 
 
 def kernelised_attention(query: Tensor, key: Tensor, value: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -172,7 +176,6 @@ class NodeFormerModel(FullGraphModel):
         return outputs[nodes], penalty
 
     def _encode(self, with_edges: bool) -> tuple[Tensor, list[Tensor]]:
-        assert self._operator is not None
         settings, terms = self.settings, []
         generator = None if self.training else torch.Generator().manual_seed(0)
         first, *norms = (cast(nn.LayerNorm, norm) for norm in self.norms)
@@ -181,7 +184,7 @@ class NodeFormerModel(FullGraphModel):
         edges, degrees = self._edges.to(device) if with_edges else None, self._degrees.to(device)
         for layer, norm in zip(self.layers, norms, strict=True):
             projection = orthogonal_projection(settings.random_features, settings.hidden_channels, generator)
-            out, term = layer(hidden, projection.to(device), self._operator, edges, degrees)
+            out, term = layer(hidden, projection.to(device), bound(self._operator), edges, degrees)
             hidden = self._drop(functional.elu(norm(out + hidden)))
             if term is not None:
                 terms.append(term)

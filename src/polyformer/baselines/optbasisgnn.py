@@ -14,6 +14,7 @@ from polyformer.baselines.polynomial import filter_groups
 from polyformer.bases import check_order
 from polyformer.graph import Graph
 from polyformer.machine import require_memory
+from polyformer.models.contract import bound
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
 from polyformer.progress import Share
@@ -38,9 +39,10 @@ class OptBasisGNNSettings(BaselineSettings):
 class OptBasisGNNModel(FullGraphModel):
     r"""OptBasisGNN: one filter a channel, in the basis that is orthonormal in the channel's own spectrum.
 
-    :math:`F = \mathrm{dropout}(\mathrm{ReLU}(X W + b))`, :math:`Z = (\sum_k α_{k,c} h_{k,c}) W' + b'`, where
+    :math:`F = \mathrm{dropout}(\mathrm{ReLU}(X W + b))`, :math:`Z = \sqrt N (\sum_k α_{k,c} h_{k,c}) W' + b'`, where
     :math:`h_{0,c}, …, h_{K,c}` is the Lanczos basis of :math:`(\hat A, F_{:,c})`, made anew in every pass, and α starts
-    at one for k = 0 and zero else. O(K |E| h + K² N h). Guo and Wei, ICML 2023. The search space is ours.
+    at one for k = 0 and zero else; the factor √N, which is ours, makes up for the unit norms. O(K |E| h + K² N h). Guo
+    and Wei, ICML 2023. The search space is ours.
     """
 
     settings_type = OptBasisGNNSettings
@@ -57,6 +59,7 @@ class OptBasisGNNModel(FullGraphModel):
         self.output = nn.Linear(settings.hidden_channels, out_channels)
         self.filter_weights = nn.Parameter(torch.zeros(settings.order + 1, settings.hidden_channels))
         nn.init.ones_(self.filter_weights[0])
+        self.scale = 1.0
         self._operator: DifferentiableOperator | None = None
 
     def prepare(self, graph: Graph, progress: Share | None) -> None:
@@ -64,11 +67,12 @@ class OptBasisGNNModel(FullGraphModel):
         size = 12 * (self.settings.order + 2) * graph.num_nodes * self.settings.hidden_channels
         require_memory("The basis of OptBasisGNN", size, "Lower the order or hidden_channels.")
         self._operator = DifferentiableOperator(Operator(graph))
+        # Entries of unit vectors are of the size of 1/√N: without this the last layer sees almost nothing.
+        self.scale = graph.num_nodes**0.5
 
     def encode(self) -> Tensor:
-        assert self._operator is not None
-        tokens = self._operator.optimal(self._signal(), self.settings.order)  # (N, K+1, h)
-        return self.output(torch.einsum("kc,nkc->nc", self.filter_weights, tokens))
+        tokens = bound(self._operator).optimal(self._signal(), self.settings.order)  # (N, K+1, h)
+        return self.output(torch.einsum("kc,nkc->nc", self.filter_weights, tokens) * self.scale)
 
     def _signal(self) -> Tensor:
         """F: (N, h)."""
@@ -77,9 +81,8 @@ class OptBasisGNNModel(FullGraphModel):
     @torch.no_grad()
     def frequency_response(self, lam: np.ndarray, nodes: Tensor | None = None) -> np.ndarray:
         """The filter of every hidden channel, as it is in evaluation: (n,) -> (h, n)."""
-        assert self._operator is not None
         signal = self.features.linear(self.input).relu().cpu().numpy()
-        recurrence = self._operator.optimal_recurrence(signal, self.settings.order)
+        recurrence = bound(self._operator).optimal_recurrence(signal, self.settings.order)
         weights = self.filter_weights.cpu().numpy()
         return np.stack([weights[:, c] @ recurrence.response(lam, c) for c in range(signal.shape[1])])
 

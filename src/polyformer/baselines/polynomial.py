@@ -16,6 +16,7 @@ from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, Full
 from polyformer.baselines.layers import FeatureMLP
 from polyformer.bases import FixedBasis, basis_response, check_order, resolve_basis
 from polyformer.graph import Graph
+from polyformer.models.contract import bound
 from polyformer.nn.checks import check_dropout
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
@@ -84,8 +85,7 @@ class PolynomialModel(FullGraphModel):
     def filter_signal(self, coefficients: Tensor) -> Tensor:
         """The MLP's output, filtered: (N, C)."""
         signal = functional.dropout(self.network(self.features), self.settings.propagation_dropout, self.training)
-        assert self._operator is not None
-        return self._operator.filter(signal, coefficients @ self.mixing)
+        return bound(self._operator).filter(signal, coefficients @ self.mixing)
 
     @torch.no_grad()
     def frequency_response(self, lam: np.ndarray, nodes: Tensor | None = None) -> np.ndarray:

@@ -11,6 +11,7 @@ from torch.nn import functional
 from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, FullGraphModel
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
+from polyformer.models.contract import bound
 from polyformer.nn.checks import check_positive
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
@@ -95,11 +96,10 @@ class SGFormerModel(FullGraphModel):
         return self._drop(self.out_norm(mixed))
 
     def _graph_branch(self) -> Tensor:
-        assert self._operator is not None
         first, *norms = (cast(nn.LayerNorm, norm) for norm in self.graph_norms)
         hidden = self._drop(first(self.features.linear(self.graph_input)).relu())
         for layer, norm in zip(self.graph_layers, norms, strict=True):
-            hidden = self._drop(norm(self._operator.product(layer(hidden))).relu()) + hidden
+            hidden = self._drop(norm(bound(self._operator).product(layer(hidden))).relu()) + hidden
         return hidden
 
     def _drop(self, x: Tensor) -> Tensor:

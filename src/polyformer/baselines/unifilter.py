@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from polyformer.baselines.token_filters import TokenFilterModel, TokenFilterSettings
 from polyformer.bases import FixedBasis
-from polyformer.errors import InvalidParameter
+from polyformer.models.contract import bound
 from polyformer.settings import setting
 
 __all__ = ["UniFilterModel", "UniFilterSettings"]
@@ -42,6 +42,5 @@ class UniFilterModel(TokenFilterModel):
         coefficients = self.coefficients.detach().cpu().numpy()
         if isinstance(self.basis, FixedBasis):
             return coefficients[None] @ self.basis.response(np.asarray(lam, np.float64), self.order)
-        if self.recurrence is None:
-            raise InvalidParameter("The model has no graph yet. Bind it to one first.")
-        return np.stack([coefficients @ self.recurrence.response(lam, c) for c in range(self.in_channels)])
+        recurrence = bound(self.recurrence)
+        return np.stack([coefficients @ recurrence.response(lam, c) for c in range(self.in_channels)])

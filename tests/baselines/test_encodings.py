@@ -1,0 +1,124 @@
+"""Precomputed encodings: right, repeatable, computed once, safe against damage."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyformer.baselines import encodings
+from polyformer.baselines.encodings import eigenpairs, laplacian_encoding, return_probabilities
+from polyformer.baselines.node2vec import node2vec_encoding, random_walks
+from polyformer.baselines.precomputed import precomputed
+from polyformer.errors import InvalidParameter
+from polyformer.graph import Graph
+from tests.oracles import dense_operator
+
+
+def laplacian(graph: Graph) -> np.ndarray:
+    return np.eye(graph.num_nodes) - dense_operator(graph, False)
+
+
+def test_all_eigenpairs(graph: Graph) -> None:
+    values, vectors = eigenpairs(graph)
+    assert np.all(np.diff(values) >= -1e-6)
+    assert np.allclose(vectors @ np.diag(values) @ vectors.T, laplacian(graph), atol=1e-4)
+
+
+@pytest.mark.parametrize("dense_nodes", [500, 10])
+def test_eigenpairs_of_both_ends(dense_nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encodings, "_DENSE_NODES", dense_nodes)
+    graph = Graph(np.random.default_rng(0).integers(0, 60, (2, 200)), num_nodes=60)
+    values, vectors = eigenpairs(graph, 7)
+    exact = np.linalg.eigvalsh(laplacian(graph))
+    assert np.allclose(values, np.concatenate([exact[:4], exact[-3:]]), atol=1e-4)
+    assert np.allclose(laplacian(graph) @ vectors, vectors * values, atol=1e-3)
+
+
+def test_eigenvectors_that_do_not_converge(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise encodings.ArpackNoConvergence("no", np.empty(0), np.empty((0, 0)))
+
+    monkeypatch.setattr(encodings, "_DENSE_NODES", 1)
+    monkeypatch.setattr(encodings, "eigsh", fail)
+    with pytest.raises(InvalidParameter, match="did not converge on this graph"):
+        laplacian_encoding(Graph([[0, 1], [1, 2]], num_nodes=40), 3)
+
+
+def test_laplacian_encoding(graph: Graph) -> None:
+    encoding = laplacian_encoding(graph, 4)
+    assert encoding.shape == (graph.num_nodes, 4)
+    assert encoding.dtype == np.float32
+    values = np.linalg.eigvalsh(laplacian(graph))[1:5]
+    assert np.allclose((laplacian(graph) @ encoding), encoding * values, atol=1e-3)
+    assert (encoding.max(axis=0) >= -encoding.min(axis=0) - 1e-6).all()
+    assert laplacian_encoding(graph, 0).shape == (graph.num_nodes, 0)
+
+
+def test_laplacian_encoding_wider_than_the_graph() -> None:
+    encoding = laplacian_encoding(Graph([[0], [1]]), 4)
+    assert encoding[:, 0].any()
+    assert not encoding[:, 1:].any()
+
+
+@pytest.mark.parametrize("steps", [2, 3, 8])
+def test_return_probabilities(graph: Graph, kernel: str, steps: int) -> None:
+    adjacency = graph.adjacency(np.float64).toarray()
+    degrees = adjacency.sum(axis=1, keepdims=True)
+    walk = np.divide(adjacency, degrees, out=np.zeros_like(adjacency), where=degrees > 0)
+    exact = np.stack([np.diag(np.linalg.matrix_power(walk, s)) for s in range(2, steps + 1)], axis=1)
+    told: list[float] = []
+    assert np.allclose(return_probabilities(graph, steps, told.append), exact, atol=1e-5)
+    assert told[-1] == 1.0
+
+
+def test_computed_once_and_again_after_damage(tmp_path: Path) -> None:
+    graph, calls = Graph([[0, 1], [1, 2]]), []
+
+    def compute() -> dict[str, np.ndarray]:
+        calls.append(1)
+        return {"x": np.arange(5)}
+
+    def ask(**parameters: int) -> np.ndarray:
+        return precomputed("kind", graph, parameters, compute)["x"]
+
+    for expected in (1, 1):
+        assert np.array_equal(ask(a=1), np.arange(5))
+        assert len(calls) == expected
+    ask(a=2)
+    precomputed("other", graph, {"a": 1}, compute)
+    precomputed("kind", Graph([[0], [1]]), {"a": 1}, compute)
+    assert len(calls) == 4
+    folder = tmp_path / "cache" / "polyformer" / "precomputed"
+    assert len(list(folder.iterdir())) == 4
+    for file in folder.iterdir():
+        os.truncate(file, 40)
+    assert np.array_equal(ask(a=1), np.arange(5))
+    assert len(calls) == 5
+
+
+def test_features_do_not_matter() -> None:
+    graph = Graph([[0, 1], [1, 2]], np.ones((3, 1)))
+    first = laplacian_encoding(graph, 2)
+    assert np.array_equal(laplacian_encoding(graph.with_features(np.zeros((3, 1))), 2), first)
+
+
+def test_walks_follow_edges() -> None:
+    graph = Graph([[0, 1, 2, 0], [1, 2, 3, 3]], num_nodes=5)
+    walks = random_walks(graph, np.arange(5), 6, np.random.default_rng(0))
+    adjacency = graph.adjacency().toarray()
+    adjacency[4, 4] = 1  # a node without neighbours stays
+    assert (adjacency[walks[:, :-1], walks[:, 1:]] == 1).all()
+
+
+def test_node2vec_puts_neighbours_together() -> None:
+    """Two cliques joined by one edge; and the same seed gives the same vectors."""
+    pairs = [(u, v) for part in (range(8), range(8, 16)) for u in part for v in part if u < v]
+    graph = Graph(np.array([*pairs, (0, 8)]).T)
+    vectors = node2vec_encoding(graph, 8)
+    assert vectors.shape == (16, 8)
+    similarity = vectors @ vectors.T
+    inside = similarity[:8, :8][~np.eye(8, dtype=bool)].mean()
+    assert inside > similarity[:8, 8:].mean()

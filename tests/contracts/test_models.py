@@ -1,0 +1,246 @@
+"""Laws that every model of the table obeys, PolyFormer and each baseline."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from polyformer.errors import InvalidData, InvalidParameter, TrainingInterrupted
+from polyformer.graph import Graph
+from polyformer.models import MODELS, NodeModel, SpectralFilter, Workload
+from polyformer.prediction import predict_scores
+from polyformer.settings import build_settings, split_settings
+from polyformer.splits import Split
+from polyformer.tasks import Multiclass
+from polyformer.training.loop import Trainer
+from polyformer.training.run import RunRequest, execute_run
+from polyformer.training.run_directory import RunDirectory
+from polyformer.training.saved_model import load_model
+from polyformer.training.settings import TrainingSettings
+
+SMALL = {"order": 4, "hidden_channels": 16, "heads": 4, "num_centroids": 8, "walk_steps": 5, "num_layers": 2}
+EXACT = {"positional_channels": 0, "neighbours": 100}  # nothing drawn, no eigenvectors with signs
+SPECTRAL = [
+    "bernnet", "chebnetii", "dsf-bern-r", "dsf-gpr-r", "gprgnn", "optbasisgnn", "polyattn", "selfattn", "specformer",
+    "unifilter",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "models-cache"))
+
+
+def small_graph() -> Graph:
+    """40 nodes, the last three isolated, 9 features."""
+    random = np.random.default_rng(0)
+    return Graph(random.integers(0, 37, (2, 70)), random.standard_normal((40, 9)), 40)
+
+
+GRAPH = small_graph()
+LABELS = np.random.default_rng(1).integers(0, 3, 40)
+NODES = torch.arange(40)
+
+
+def settings_of(name: str, **changes: Any) -> dict[str, Any]:
+    """Small settings without dropout, of those that the model has."""
+    fields = {field.name for field in dataclasses.fields(MODELS[name].settings_type)}
+    no_dropout = {field: 0.0 for field in fields if field.endswith("dropout")}
+    wanted = {**no_dropout, **SMALL, **changes}
+    return {key: value for key, value in wanted.items() if key in fields}
+
+
+def build(name: str, graph: Graph | None = GRAPH, **changes: Any) -> NodeModel:
+    torch.manual_seed(0)
+    kind = MODELS[name]
+    model = kind(9, 3, build_settings(kind.settings_type, settings_of(name, **changes)))
+    if graph is not None:
+        model.bind(graph, Workload(None, graph.num_nodes))
+    return model
+
+
+def sum_of_squares(outputs: torch.Tensor, rows: slice) -> torch.Tensor:
+    return outputs.square().sum()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_is_described(name: str) -> None:
+    kind = MODELS[name]
+    summary, *rest = (inspect.getdoc(kind) or "").split("\n\n")
+    assert "\n" not in summary
+    assert len(summary) <= 100
+    assert "search space is" in " ".join(" ".join(rest).split()), "whose it is, must be said"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_defaults_and_search_space_are_settings(name: str) -> None:
+    kind = MODELS[name]
+    pair = [kind.settings_type, TrainingSettings]
+    split_settings(pair, kind.training_defaults)
+    assert {"lr", "weight_decay", "dropout", "hidden_channels"} <= set(kind.search_space)
+    for key, choices in kind.search_space.items():
+        assert len(set(choices)) == len(choices) > 1
+        for choice in choices:
+            if key != "heads":  # must divide a width, which is searched too
+                split_settings(pair, {key: choice})
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_overfits_a_tiny_graph(name: str) -> None:
+    model = build(name)
+    labels = torch.from_numpy(LABELS)
+    optimizer = torch.optim.Adam(model.parameter_groups(), lr=0.02)
+    objective = Multiclass()
+    best = 0.0
+    for step in range(400):
+        model.train()
+        optimizer.zero_grad()
+        model.accumulate(NODES, lambda outputs, rows: objective.loss(outputs, labels[rows]) / len(NODES))
+        optimizer.step()
+        if step % 10 == 9:
+            with torch.no_grad():
+                best = max(best, float((model.eval()(NODES).argmax(dim=1) == labels).float().mean()))
+            if best >= 0.95:
+                return
+    raise AssertionError(f"{name} reached {best:.3f} only")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_test_labels_change_nothing(name: str) -> None:
+    """Neither the parameters nor the scores of training see the label of a test node."""
+    split = Split(np.arange(0, 20), np.arange(20, 30), np.arange(30, 40))
+    other = LABELS.copy()
+    other[30:] = (other[30:] + 1) % 3
+    results = []
+    for labels in (LABELS, other):
+        model = build(name)
+        settings = TrainingSettings(epochs=3, batch_size=8, lr=0.01).resolve(20, 9)
+        trainer = Trainer(model, Multiclass(), "accuracy", labels, split, settings)
+        trainer.run()
+        results.append((trainer.stopping.best_score, model.state_dict()))
+    assert results[0][0] == results[1][0]
+    for key, value in results[0][1].items():
+        assert torch.equal(value, results[1][1][key])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_permuting_nodes_permutes_outputs(name: str) -> None:
+    order = np.random.default_rng(2).permutation(40)
+    permuted = Graph(GRAPH.adjacency()[order][:, order], np.asarray(GRAPH.features)[order], 40)
+    with torch.no_grad():
+        outputs = build(name, **EXACT).eval()(NODES)
+        assert torch.allclose(build(name, permuted, **EXACT).eval()(NODES), outputs[order], atol=2e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradient_reaches_every_parameter(name: str) -> None:
+    model = build(name).train()
+    model.accumulate(NODES, sum_of_squares)
+    groups = [parameter for group in model.parameter_groups() for parameter in group["params"]]
+    assert {id(parameter) for parameter in groups} == {id(parameter) for parameter in model.parameters()}
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None, key
+        assert torch.isfinite(parameter.grad).all(), key
+        assert parameter.grad.any(), key
+
+
+@pytest.mark.parametrize("graph", ["no edges", "weighted", "two nodes"])
+@pytest.mark.parametrize("name", MODELS)
+def test_graphs_at_the_edge(name: str, graph: str) -> None:
+    random = np.random.default_rng(3)
+    made = {
+        "no edges": Graph(np.empty((2, 0), np.int64), random.standard_normal((6, 9))),
+        "weighted": Graph([[0, 1, 2], [1, 2, 3]], random.standard_normal((6, 9)), 6, [0.5, 2.0, 1.0]),
+        "two nodes": Graph([[0], [1]], random.standard_normal((2, 9))),
+    }[graph]
+    model = build(name, made).train()
+    model.accumulate(torch.arange(made.num_nodes), sum_of_squares)
+    for parameter in model.parameters():
+        assert parameter.grad is None or torch.isfinite(parameter.grad).all()
+    with torch.no_grad():
+        assert torch.isfinite(model.eval()(torch.arange(made.num_nodes))).all()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs_do_not_depend_on_the_batch(name: str) -> None:
+    model = build(name)
+    model.train()
+    model.accumulate(NODES, sum_of_squares)  # fills what is learned without gradients
+    model.eval()
+    with torch.no_grad():
+        whole = model(NODES)
+        for size in (1, 7):
+            assert torch.allclose(torch.cat([model(part) for part in NODES.split(size)]), whole, atol=1e-5)
+        bound_to_some = build(name)
+        bound_to_some.load_state_dict(model.state_dict())
+        some = np.array([3, 11, 39])
+        bound_to_some.bind(GRAPH, Workload(some, 3))
+        assert torch.allclose(bound_to_some.eval()(torch.from_numpy(some)), whole[some], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_runs_repeat_resume_save_and_load(name: str, tmp_path: Path) -> None:
+    """An interrupted run ends as a whole one does, and the stored model scores what the run says."""
+    settings = {**settings_of(name), "epochs": 3, "batch_size": "full"}
+    request = RunRequest("minefield:width=9,height=8", name, device="cpu", seed=4, settings=settings)
+    whole = execute_run(request, tmp_path / "whole")
+    asked = iter([True])
+    with pytest.raises(TrainingInterrupted):
+        execute_run(request, tmp_path / "run", should_stop=lambda: next(asked))
+    resumed = execute_run(request, tmp_path / "run", resume=True)
+    losses = [[record["loss"] for record in RunDirectory(tmp_path / run).read_metrics()] for run in ("whole", "run")]
+    assert losses[0] == losses[1]
+    assert (resumed["val"], resumed["test"]) == (whole["val"], whole["test"])
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["model"] == name
+    scores = []
+    for run in ("whole", "run"):
+        card, model = load_model(tmp_path / run)
+        scores.append(predict_scores(model, card.reader, _board()))
+    assert np.array_equal(*scores)
+
+
+def _board() -> Graph:
+    from polyformer.datasets import load_dataset
+
+    return load_dataset("minefield:width=9,height=8").graph
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_graph_is_no_part_of_the_state(name: str) -> None:
+    model = build(name, None)
+    before = {key: value.shape for key, value in model.state_dict().items()}
+    model.bind(GRAPH, Workload(None, 40))
+    assert {key: value.shape for key, value in model.state_dict().items()} == before
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_cannot_be(name: str) -> None:
+    with pytest.raises(InvalidParameter, match="no graph yet"):
+        build(name, None)(NODES)
+    with pytest.raises(InvalidData, match="reads 9 features per node"):
+        build(name, GRAPH.with_features(np.ones((40, 2))))
+
+
+def test_spectral_filters_are_those_that_say_so() -> None:
+    assert sorted(name for name in MODELS if issubclass(MODELS[name], SpectralFilter)) == SPECTRAL
+
+
+@pytest.mark.parametrize("name", SPECTRAL)
+def test_frequency_responses_are_rows_of_gains(name: str) -> None:
+    model = build(name).eval()
+    assert isinstance(model, SpectralFilter)
+    lam = np.linspace(0, 2, 21)
+    response = model.frequency_response(lam)
+    assert response.ndim == 2
+    assert response.shape[1] == 21
+    assert np.isfinite(response).all()
+    if len(response) == 40:  # one for each node
+        some = torch.tensor([5, 0])
+        assert np.allclose(model.frequency_response(lam, some), response[some])
