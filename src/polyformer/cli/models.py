@@ -8,7 +8,7 @@ __all__ = ["models"]
 
 
 def models(name: str | None = typer.Argument(None, metavar="[NAME]", help="Show the settings of this model.")) -> None:
-    """List the models, or every setting of one with its default.
+    """List the models, or every setting of one with its default and the values that tuning tries.
 
     Examples:
 
@@ -28,7 +28,11 @@ def models(name: str | None = typer.Argument(None, metavar="[NAME]", help="Show 
             summary = (inspect.getdoc(MODELS[entry]) or "").split("\n\n")[0].replace("\n", " ")
             display.say(f"{entry:<12} {summary.replace(':class:', '').replace('`', '')}")
         return
-    for title, kind in ((name, MODELS[name].settings_type), ("training", TrainingSettings)):
+    chosen = MODELS[name]
+    for title, kind in ((name, chosen.settings_type), ("training", TrainingSettings)):
         display.say(f"{title}:")
         for key, default, text in describe(kind):
-            display.say(f"  {key:<24} {default!s:<10} {text}")
+            display.say(f"  {key:<24} {chosen.training_defaults.get(key, default)!s:<10} {text}")
+    display.say("searched by tune:")
+    for key, choices in chosen.search_space.items():
+        display.say(f"  {key:<24} {', '.join(map(str, choices))}")
