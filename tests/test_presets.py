@@ -35,6 +35,7 @@ def test_published_values() -> None:
         (("paper", "cora"), "has no settings for 'cora'.*There are: .*citeseer"),
         (("paper", "pokec", "chebyshev"), r"with the basis 'chebyshev'\. There are: monomial"),
         (("papr", "cs"), "Did you mean 'paper'"),
+        (("paper", "cs", None, "gcn"), "holds settings of polyformer. Got gcn. Leave the preset out"),
     ],
 )
 def test_what_there_is_not(arguments: tuple, message: str) -> None:

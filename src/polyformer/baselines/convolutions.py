@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, FullGraphModel
+from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, FullGraphModel, on_device
 from polyformer.nn.checks import check_positive
 from polyformer.settings import setting
 
@@ -57,7 +57,7 @@ class ConvolutionModel(FullGraphModel):
 
     def encode(self) -> Tensor:
         device = next(self.parameters()).device
-        edges = [None if part is None else part.to(device) for part in self.edges]
+        edges = on_device(self.edges, device)
         hidden = self.features.to_torch(self.drop(self.settings.dropout)).to(device)
         if self.dense_features:
             hidden = hidden.to_dense()

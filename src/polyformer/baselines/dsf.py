@@ -16,13 +16,13 @@ from polyformer.baselines.encodings import return_probabilities
 from polyformer.baselines.polynomial import (
     PolynomialModel,
     PolynomialSettings,
+    check_restart,
     filter_groups,
     personalised_pagerank,
 )
-from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
-from polyformer.models.contract import bound
-from polyformer.nn.checks import check_positive
+from polyformer.models.contract import bound, evaluating
+from polyformer.nn.checks import check_at_least, check_dropout, check_positive
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
 from polyformer.progress import Share
@@ -46,10 +46,9 @@ class DSFSettings(PolynomialSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(encoding_channels=self.encoding_channels)
-        if self.walk_steps < 2:
-            raise InvalidParameter(f"'walk_steps' must be 2 or more. Got {self.walk_steps}.")
-        if not 0 < self.restart < 1:
-            raise InvalidParameter(f"'restart' must lie in (0, 1). Got {self.restart}.")
+        check_at_least(2, walk_steps=self.walk_steps)
+        check_dropout("encoding_dropout", self.encoding_dropout)
+        check_restart(self.restart)
 
 
 class DSFModel(PolynomialModel):
@@ -118,7 +117,8 @@ class DSFModel(PolynomialModel):
     @torch.no_grad()
     def frequency_response(self, lam: np.ndarray, nodes: Tensor | None = None) -> np.ndarray:
         """The filter of every node, or of ``nodes``: (n,) -> (B, n)."""
-        coefficients = self.coefficients().cpu().numpy()
+        with evaluating(self):
+            coefficients = self.coefficients().cpu().numpy()
         chosen = coefficients if nodes is None else coefficients[nodes.cpu().numpy()]
         return chosen @ self.basis_response(lam)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +17,15 @@ from polyformer.nn.features import FeatureMatrix
 from polyformer.progress import Share
 from polyformer.settings import setting
 
-__all__ = ["COMMON_SPACE", "FULL_BATCH", "BaselineSettings", "FullGraphModel", "edge_tensors"]
+__all__ = [
+    "COMMON_SPACE",
+    "FULL_BATCH",
+    "BaselineSettings",
+    "FullGraphModel",
+    "edge_tensors",
+    "gcn_edges",
+    "on_device",
+]
 
 FULL_BATCH: Mapping[str, Any] = {
     "batch_size": "full",
@@ -92,3 +100,16 @@ def edge_tensors(graph: Graph) -> tuple[Tensor, Tensor | None]:
     adjacency = graph.adjacency().tocoo()
     edges = torch.stack([torch.from_numpy(part).long() for part in (adjacency.row, adjacency.col)])
     return edges, None if graph.weights is None else torch.from_numpy(graph.weights.copy())
+
+
+def gcn_edges(graph: Graph) -> tuple[Tensor, Tensor]:
+    """Edges and self-loops with the weights of Ã, for ``GCNConv(normalize=False)``."""
+    from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+    edges, weights = gcn_norm(*edge_tensors(graph), graph.num_nodes)
+    return edges, weights
+
+
+def on_device(parts: Sequence[Tensor | None], device: torch.device) -> list[Tensor | None]:
+    """The same on another device."""
+    return [None if part is None else part.to(device) for part in parts]

@@ -3,7 +3,7 @@ from __future__ import annotations
 from torch import nn
 
 from polyformer.baselines.convolutions import ConvolutionModel, ConvolutionSettings
-from polyformer.baselines.full_graph import edge_tensors
+from polyformer.baselines.full_graph import gcn_edges
 from polyformer.graph import Graph
 from polyformer.progress import Share
 
@@ -25,6 +25,4 @@ class GCNModel(ConvolutionModel):
         return GCNConv(in_channels, out_channels, normalize=False)
 
     def prepare(self, graph: Graph, progress: Share | None) -> None:
-        from torch_geometric.nn.conv.gcn_conv import gcn_norm
-
-        self.edges = gcn_norm(*edge_tensors(graph), graph.num_nodes)
+        self.edges = gcn_edges(graph)

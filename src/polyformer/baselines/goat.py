@@ -15,7 +15,7 @@ from polyformer.baselines.node2vec import node2vec_encoding
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
 from polyformer.models.contract import NodeModel, Workload, bound, in_slices
-from polyformer.nn.checks import check_heads, check_positive
+from polyformer.nn.checks import check_at_least, check_heads, check_positive
 from polyformer.nn.features import FeatureMatrix
 from polyformer.progress import Share
 from polyformer.settings import setting
@@ -41,6 +41,7 @@ class GOATSettings(BaselineSettings):
         super().__post_init__()
         check_heads(self.heads, hidden_channels=self.hidden_channels)
         check_positive(hops=self.hops, neighbours=self.neighbours, num_centroids=self.num_centroids)
+        check_at_least(0, positional_channels=self.positional_channels)
         if not 0 <= self.centroid_decay < 1:
             raise InvalidParameter(f"'centroid_decay' must lie in [0, 1). Got {self.centroid_decay}.")
 

@@ -6,8 +6,12 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from polyformer.baselines.polynomial import PolynomialModel, PolynomialSettings, personalised_pagerank
-from polyformer.errors import InvalidParameter
+from polyformer.baselines.polynomial import (
+    PolynomialModel,
+    PolynomialSettings,
+    check_restart,
+    personalised_pagerank,
+)
 from polyformer.settings import setting
 
 __all__ = ["GPRGNNModel", "GPRGNNSettings"]
@@ -21,8 +25,7 @@ class GPRGNNSettings(PolynomialSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.restart < 1:
-            raise InvalidParameter(f"'restart' must lie in (0, 1). Got {self.restart}.")
+        check_restart(self.restart)
 
 
 class GPRGNNModel(PolynomialModel):

@@ -13,7 +13,7 @@ from polyformer.baselines.encodings import laplacian_encoding
 from polyformer.baselines.layers import TransformerBlock
 from polyformer.graph import Graph
 from polyformer.models.token_model import TokenModel, TokenSettings
-from polyformer.nn.checks import check_dropout, check_heads, check_positive
+from polyformer.nn.checks import check_at_least, check_dropout, check_heads, check_positive
 from polyformer.progress import Share
 from polyformer.settings import setting
 
@@ -35,6 +35,7 @@ class NAGphormerSettings(TokenSettings):
 
     def __post_init__(self) -> None:
         check_positive(num_layers=self.num_layers)
+        check_at_least(0, positional_channels=self.positional_channels)
         check_heads(self.heads, hidden_channels=self.hidden_channels)
         check_dropout("dropout", self.dropout)
         check_dropout("attention_dropout", self.attention_dropout)

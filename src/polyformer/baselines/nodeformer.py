@@ -76,7 +76,6 @@ class NodeFormerSettings(BaselineSettings):
     """Settings of NodeFormer."""
 
     hidden_channels: int = setting(32, "width of every head")
-    dropout: float = setting(0.0, "dropout on hidden layers")
     num_layers: int = setting(2, "number of layers")
     heads: int = setting(4, "heads of the attention, each of the full width")
     random_features: int = setting(30, "M: random features of the softmax kernel")

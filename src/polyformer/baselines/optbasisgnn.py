@@ -14,7 +14,7 @@ from polyformer.baselines.polynomial import filter_groups
 from polyformer.bases import check_order
 from polyformer.graph import Graph
 from polyformer.machine import require_memory
-from polyformer.models.contract import bound
+from polyformer.models.contract import bound, evaluating
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
 from polyformer.progress import Share
@@ -39,7 +39,7 @@ class OptBasisGNNSettings(BaselineSettings):
 class OptBasisGNNModel(FullGraphModel):
     r"""OptBasisGNN: one filter a channel, in the basis that is orthonormal in the channel's own spectrum.
 
-    :math:`F = \mathrm{dropout}(\mathrm{ReLU}(X W + b))`, :math:`Z = \sqrt N (\sum_k α_{k,c} h_{k,c}) W' + b'`, where
+    :math:`F = \mathrm{ReLU}(X W + b)`, :math:`Z = \sqrt N (\sum_k α_{k,c} h_{k,c}) W' + b'`, where
     :math:`h_{0,c}, …, h_{K,c}` is the Lanczos basis of :math:`(\hat A, F_{:,c})`, made anew in every pass, and α starts
     at one for k = 0 and zero else; the factor √N, which is ours, makes up for the unit norms. O(K |E| h + K² N h). Guo
     and Wei, ICML 2023. The search space is ours.
@@ -76,12 +76,14 @@ class OptBasisGNNModel(FullGraphModel):
 
     def _signal(self) -> Tensor:
         """F: (N, h)."""
-        return functional.dropout(self.features.linear(self.input).relu(), self.settings.dropout, self.training)
+        hidden = self.features.linear(self.input, self.drop(self.settings.dropout)).relu()
+        return functional.dropout(hidden, self.settings.dropout, self.training)
 
     @torch.no_grad()
     def frequency_response(self, lam: np.ndarray, nodes: Tensor | None = None) -> np.ndarray:
         """The filter of every hidden channel, as it is in evaluation: (n,) -> (h, n)."""
-        signal = self.features.linear(self.input).relu().cpu().numpy()
+        with evaluating(self):
+            signal = self._signal().cpu().numpy()
         recurrence = bound(self._operator).optimal_recurrence(signal, self.settings.order)
         weights = self.filter_weights.cpu().numpy()
         return np.stack([weights[:, c] @ recurrence.response(lam, c) for c in range(signal.shape[1])])

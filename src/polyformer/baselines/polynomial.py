@@ -15,6 +15,7 @@ from torch.nn import functional
 from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, FullGraphModel
 from polyformer.baselines.layers import FeatureMLP
 from polyformer.bases import FixedBasis, basis_response, check_order, resolve_basis
+from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
 from polyformer.models.contract import bound
 from polyformer.nn.checks import check_dropout
@@ -23,7 +24,7 @@ from polyformer.operators import Operator
 from polyformer.progress import Share
 from polyformer.settings import setting
 
-__all__ = ["PolynomialModel", "PolynomialSettings", "filter_groups", "personalised_pagerank"]
+__all__ = ["PolynomialModel", "PolynomialSettings", "check_restart", "filter_groups", "personalised_pagerank"]
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,12 @@ def filter_groups(model: nn.Module, chosen: list[nn.Parameter], settings: Any) -
     if settings.filter_lr is not None:
         group["lr"] = settings.filter_lr
     return [{"params": [p for p in model.parameters() if id(p) not in ids]}, group]
+
+
+def check_restart(restart: float) -> None:
+    """A restart probability lies strictly between 0 and 1."""
+    if not 0 < restart < 1:
+        raise InvalidParameter(f"'restart' must lie in (0, 1). Got {restart}.")
 
 
 def personalised_pagerank(order: int, restart: float) -> Tensor:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -77,7 +77,7 @@ class SGFormerModel(FullGraphModel):
         self.out_norm = nn.LayerNorm(hidden)
         self.graph_input = nn.Linear(in_channels, hidden)
         self.graph_layers = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(settings.num_layers))
-        self.graph_norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(settings.num_layers + 1))
+        self.graph_norms = nn.ModuleList(nn.BatchNorm1d(hidden) for _ in range(settings.num_layers + 1))
         self.output = nn.Linear(hidden, out_channels)
         self._operator: DifferentiableOperator | None = None
 
@@ -89,18 +89,21 @@ class SGFormerModel(FullGraphModel):
         return self.output(weight * self._graph_branch() + (1 - weight) * self._attention_branch())
 
     def _attention_branch(self) -> Tensor:
-        hidden = self._drop(self.attention_norm(self.features.linear(self.attention_input)).relu())
+        hidden = self._drop(self.attention_norm(self._project(self.attention_input)).relu())
         parts = (layer(hidden).unflatten(1, (self.settings.heads, -1)) for layer in (self.query, self.key, self.value))
         attended = linear_attention(*parts).mean(dim=1)  # (N, h)
         mixed = self.settings.residual * attended + (1 - self.settings.residual) * hidden
         return self._drop(self.out_norm(mixed))
 
     def _graph_branch(self) -> Tensor:
-        first, *norms = (cast(nn.LayerNorm, norm) for norm in self.graph_norms)
-        hidden = self._drop(first(self.features.linear(self.graph_input)).relu())
+        first, *norms = self.graph_norms
+        hidden = self._drop(first(self._project(self.graph_input)).relu())
         for layer, norm in zip(self.graph_layers, norms, strict=True):
             hidden = self._drop(norm(bound(self._operator).product(layer(hidden))).relu()) + hidden
         return hidden
+
+    def _project(self, layer: nn.Linear) -> Tensor:
+        return self.features.linear(layer, self.drop(self.settings.dropout))
 
     def _drop(self, x: Tensor) -> Tensor:
         return functional.dropout(x, self.settings.dropout, self.training)

@@ -14,7 +14,8 @@ from polyformer.baselines.encodings import eigenpairs
 from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, FullGraphModel
 from polyformer.baselines.layers import FeatureMLP, TransformerBlock
 from polyformer.graph import Graph
-from polyformer.nn.checks import check_heads, check_positive
+from polyformer.models.contract import bound, evaluating
+from polyformer.nn.checks import check_dropout, check_heads, check_positive
 from polyformer.progress import Share
 from polyformer.settings import setting
 
@@ -36,6 +37,9 @@ class SpecformerSettings(BaselineSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(num_layers=self.num_layers, heads=self.heads)
+        if self.num_eigenpairs is not None:
+            check_positive(num_eigenpairs=self.num_eigenpairs)
+        check_dropout("eigenvalue_dropout", self.eigenvalue_dropout)
         check_heads(2, eigenvalue_channels=self.eigenvalue_channels)
         check_heads(self.heads, eigenvalue_channels=self.eigenvalue_channels)
 
@@ -71,7 +75,8 @@ class SpecformerModel(FullGraphModel):
         self.weights = nn.Parameter(torch.ones(settings.num_layers, heads + 1, out_channels))
         waves = torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
         self.register_buffer("waves", waves, persistent=False)
-        self._eigenvalues, self._eigenvectors = torch.empty(0), torch.empty(0, 0)
+        self._eigenvalues: Tensor | None = None
+        self._eigenvectors: Tensor | None = None
 
     def prepare(self, graph: Graph, progress: Share | None) -> None:
         pairs = eigenpairs(graph, self.settings.num_eigenpairs, progress)
@@ -79,7 +84,7 @@ class SpecformerModel(FullGraphModel):
 
     def filters(self) -> Tensor:
         """λ_m at the graph's own eigenvalues: (n, M)."""
-        eigenvalues = self._eigenvalues.to(self.waves.device)[:, None]  # (n, 1)
+        eigenvalues = bound(self._eigenvalues).to(self.waves.device)[:, None]  # (n, 1)
         angles = _FREQUENCY_SCALE * eigenvalues * self.waves  # (n, width / 2)
         encoded = self.encoder(torch.cat([eigenvalues, angles.sin(), angles.cos()], dim=1))
         return self.decoder(self.block(encoded[None])[0])
@@ -87,7 +92,7 @@ class SpecformerModel(FullGraphModel):
     def encode(self) -> Tensor:
         signal = self.network(self.features)
         signal = functional.dropout(signal, self.settings.dropout, self.training)
-        vectors, filters = self._eigenvectors.to(signal.device), self.filters()
+        vectors, filters = bound(self._eigenvectors).to(signal.device), self.filters()
         for weights in self.weights:
             spectrum = vectors.T @ signal  # (n, C)
             filtered = vectors @ (filters[:, :, None] * spectrum[:, None]).flatten(1)  # (N, M·C)
@@ -98,8 +103,6 @@ class SpecformerModel(FullGraphModel):
     @torch.no_grad()
     def frequency_response(self, lam: np.ndarray, nodes: Tensor | None = None) -> np.ndarray:
         """The M filters, known at the graph's eigenvalues and interpolated between them: (n,) -> (M, n)."""
-        training = self.training
-        self.eval()
-        filters = self.filters().cpu().numpy()
-        self.train(training)
-        return np.stack([np.interp(lam, self._eigenvalues.numpy(), column) for column in filters.T])
+        with evaluating(self):
+            filters = self.filters().cpu().numpy()
+        return np.stack([np.interp(lam, bound(self._eigenvalues).numpy(), column) for column in filters.T])

@@ -16,6 +16,8 @@ from polyformer.baselines.full_graph import (
     BaselineSettings,
     FullGraphModel,
     edge_tensors,
+    gcn_edges,
+    on_device,
 )
 from polyformer.graph import Graph
 from polyformer.nn.checks import check_heads, check_positive
@@ -76,7 +78,7 @@ class TunedModel(FullGraphModel):
 
     def encode(self) -> Tensor:
         dropout, device = self.settings.dropout, self.input.weight.device
-        edges = [None if part is None else part.to(device) for part in self.edges]
+        edges = on_device(self.edges, device)
         hidden = functional.dropout(self.features.linear(self.input).relu(), dropout, self.training)
         for i, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
             out = convolution(hidden, *edges)
@@ -98,9 +100,7 @@ class TunedGCNModel(TunedModel):
         return GCNConv(channels, channels, normalize=False)
 
     def prepare(self, graph: Graph, progress: Share | None) -> None:
-        from torch_geometric.nn.conv.gcn_conv import gcn_norm
-
-        self.edges = gcn_norm(*edge_tensors(graph), graph.num_nodes)
+        self.edges = gcn_edges(graph)
 
 
 class TunedSAGEModel(TunedModel):

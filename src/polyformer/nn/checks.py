@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from polyformer.errors import InvalidParameter
 
-__all__ = ["check_dropout", "check_heads", "check_positive", "nearest_divisor"]
+__all__ = ["check_at_least", "check_dropout", "check_heads", "check_positive", "nearest_divisor"]
 
 
 def check_positive(**values: int) -> None:
     """Every value must be a whole number of at least 1."""
+    check_at_least(1, **values)
+
+
+def check_at_least(least: int, **values: int) -> None:
+    """Every value must be a whole number that is not below ``least``."""
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InvalidParameter(f"'{name}' must be a whole number, 1 or more. Got {value!r}.")
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InvalidParameter(f"'{name}' must be a whole number, {least} or more. Got {value!r}.")
 
 
 def check_dropout(name: str, value: float) -> float:

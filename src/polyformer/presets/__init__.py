@@ -24,6 +24,8 @@ _SHARED: dict[str, dict[str, Any]] = {
     "fast": {},
 }
 
+_PRESET_MODEL = "polyformer"
+
 
 @cache
 def _table(name: str) -> dict[tuple[str, str], dict[str, Any]]:
@@ -53,7 +55,7 @@ def has_preset(name: str, dataset: str) -> bool:
     return any(known == dataset for known, _ in _table(name))
 
 
-def load_preset(name: str, dataset: str, basis: str | None = None) -> dict[str, Any]:
+def load_preset(name: str, dataset: str, basis: str | None = None, model: str = _PRESET_MODEL) -> dict[str, Any]:
     """The settings of a preset for a data set, and for a basis or else Chebyshev if there is that, or the only one.
 
     >>> load_preset("paper", "minesweeper", "chebyshev")["order"]
@@ -61,6 +63,10 @@ def load_preset(name: str, dataset: str, basis: str | None = None) -> dict[str, 
     """
     if name not in _SHARED:
         raise PresetNotFound(f"Unknown preset '{name}'. {suggest(name, _SHARED)}")
+    if model != _PRESET_MODEL:
+        raise PresetNotFound(
+            f"The preset '{name}' holds settings of {_PRESET_MODEL}. Got {model}. Leave the preset out."
+        )
     table = _table(name)
     bases = [b for d, b in table if d == dataset]
     if not bases:

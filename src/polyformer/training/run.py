@@ -61,7 +61,7 @@ class RunRequest:
         kind, asked = MODELS[self.model], dict(self.settings or {})
         if self.preset is not None:
             basis = asked.get("basis")
-            asked = load_preset(self.preset, parse_spec(self.data)[0], basis) | asked
+            asked = load_preset(self.preset, parse_spec(self.data)[0], basis, self.model) | asked
         if self.tokens is not None:
             asked = _view_settings(self.tokens, self.model, kind.settings_type, asked) | asked
         parts = split_settings([kind.settings_type, TrainingSettings], {**kind.training_defaults, **asked})
