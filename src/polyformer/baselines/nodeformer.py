@@ -44,7 +44,7 @@ def random_features(x: Tensor, projection: Tensor, is_query: bool) -> Tensor:
     """
     scaled = x / x.shape[-1] ** 0.25
     exponents = scaled @ projection.T - scaled.square().sum(dim=-1, keepdim=True) / 2
-    shift = exponents.amax(dim=-1 if is_query else (0, -1), keepdim=True)
+    shift = exponents.detach().amax(dim=-1 if is_query else (0, -1), keepdim=True)
     return ((exponents - shift).exp() + _SMALLEST) / math.sqrt(len(projection))
 
 
