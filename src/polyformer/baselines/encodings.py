@@ -49,8 +49,11 @@ def eigenpairs(graph: Graph, count: int | None = None, progress: Share | None = 
 def _decompose(operator: Operator, count: int | None) -> tuple[np.ndarray, np.ndarray]:
     """λ ascending and U of L̂; ``count`` of them, half from each end."""
     if count is None:
-        dense = np.eye(operator.num_nodes, dtype=np.float32) - operator.to_scipy().toarray()
-        return scipy.linalg.eigh(dense, overwrite_a=True, check_finite=False)
+        # In LAPACK's order and in place: the memory that was estimated allows for no copy.
+        dense = operator.to_scipy().toarray(order="F")
+        np.negative(dense, out=dense)
+        dense[np.diag_indices_from(dense)] += 1.0
+        return scipy.linalg.eigh(dense, overwrite_a=True, check_finite=False, driver="evd")
     low, high = _extreme(operator, (count + 1) // 2, "LA"), _extreme(operator, count // 2, "SA")
     mu, vectors = np.concatenate([low[0], high[0]]), np.concatenate([low[1], high[1]], axis=1)
     order = np.argsort(1 - mu)
