@@ -21,6 +21,7 @@ from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
 from polyformer.nn import streaming
 from polyformer.nn.inputs import StoredInput
 from polyformer.prediction import predict_blocks
+from polyformer.propagation import disk
 from polyformer.stores.ahead import window_order
 from polyformer.tokens import write_tokens
 from polyformer.training.run import RunRequest, execute_run
@@ -33,9 +34,10 @@ TASK = load_dataset(BOARD)
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nine rows a chunk and 36 a window, so that 150 training nodes are several windows."""
+    """Nine rows a chunk and 36 a window, so that 150 training nodes are several windows; 25 KB for the disk engine."""
     monkeypatch.setattr(streaming, "CHUNK_BYTES", 1024)
     monkeypatch.setattr(streaming, "WINDOW_BYTES", (4096, 4096))
+    monkeypatch.setattr(disk, "_CHUNK_BYTES", (64, 1 << 26))
 
 
 def request(**changes) -> RunRequest:
@@ -80,11 +82,11 @@ def test_streamed_training_equals_training_in_memory(
 def test_tokens_go_to_disk_when_they_do_not_fit(tmp_path: Path) -> None:
     """300 nodes × 4 tokens × 7 features take 33,600 bytes."""
     said: list[str] = []
-    small = execute_run(request(memory=20_000), tmp_path / "small", report=said.append)
-    assert f"tokens of 300 nodes, 32.8 KiB, are computed into {tmp_path / 'small' / 'tokens'}: 19.5 KiB" in said[-1]
+    small = execute_run(request(memory=30_000), tmp_path / "small", report=said.append)
+    assert f"tokens of 300 nodes, 32.8 KiB, are computed into {tmp_path / 'small' / 'tokens'}: 29.3 KiB" in said[-1]
     assert small["token_route"] == "streamed"
     assert (tmp_path / "small" / "tokens" / "manifest.json").exists()
-    assert json.loads((tmp_path / "small" / "config.json").read_text())["memory"] == 20_000
+    assert json.loads((tmp_path / "small" / "config.json").read_text())["memory"] == 30_000
     large = execute_run(request(), tmp_path / "large")
     assert large["token_route"] == "stored"
     assert not (tmp_path / "large" / "tokens").exists()
@@ -228,11 +230,11 @@ def test_predictions_and_filters_are_those_of_tokens_in_memory(tmp_path: Path, m
 
     for chosen in (None, nodes):
         expected = scores(chosen)
-        assert np.allclose(scores(chosen, memory=20_000, tokens=tmp_path / "tokens"), expected, atol=1e-5)
-        assert np.allclose(scores(chosen, memory=20_000, scratch=tmp_path), expected, atol=1e-5)
+        assert np.allclose(scores(chosen, memory=30_000, tokens=tmp_path / "tokens"), expected, atol=1e-5)
+        assert np.allclose(scores(chosen, memory=30_000, scratch=tmp_path), expected, atol=1e-5)
         assert [path.name for path in tmp_path.iterdir()] == ["tokens"]
     in_memory = model_on(None, memory=1 << 30)
-    streamed = model_on(None, memory=20_000, tokens=tmp_path / "tokens")
+    streamed = model_on(None, memory=30_000, tokens=tmp_path / "tokens")
     assert (in_memory.route, streamed.route) == ("stored", "streamed")
     alpha = filter_coefficients(streamed, nodes)
     assert np.allclose(alpha, filter_coefficients(in_memory, nodes), atol=1e-5)
@@ -242,11 +244,11 @@ def test_prediction_in_turns_where_neither_memory_nor_disk_holds_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = np.concatenate([values for _, values in predict_blocks(model_on(None), TASK.objective, TASK.graph)])
-    monkeypatch.setattr(token_binding.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, 10_000))  # type: ignore[attr-defined]
+    monkeypatch.setattr(token_binding.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, 20_000))  # type: ignore[attr-defined]
     told: list[float] = []
     blocks = list(
         predict_blocks(
-            model_on(None), TASK.objective, TASK.graph, memory=5_000, scratch=tmp_path, predicted=told.append
+            model_on(None), TASK.objective, TASK.graph, memory=30_000, scratch=tmp_path, predicted=told.append
         )
     )
     assert [len(part) for part, _ in blocks] == [64, 64, 64, 64, 44]
@@ -256,8 +258,8 @@ def test_prediction_in_turns_where_neither_memory_nor_disk_holds_all(
 
 def test_a_disk_that_cannot_hold_the_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_binding.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, 10_000))  # type: ignore[attr-defined]
-    with pytest.raises(OutOfResources, match=r"The tokens take 32\.8 KiB, more than .* and the 9\.8 KiB that are free"):
-        execute_run(request(memory=20_000), tmp_path / "run")
+    with pytest.raises(OutOfResources, match=r"These tokens need 65\.6 KiB of disk at .* Got 9\.8 KiB\. Free some"):
+        execute_run(request(memory=30_000), tmp_path / "run")
     assert not (tmp_path / "run" / "tokens").exists()
 
 
@@ -273,7 +275,7 @@ def test_without_a_place_on_disk_too_large_tokens_are_refused() -> None:
 def test_nested_and_unannounced_reading(tmp_path: Path) -> None:
     """What is asked for in the middle of an announced pass, or in another order, is read all the same."""
     write_tokens(TASK.graph, tmp_path / "tokens", "jacobi", 4)
-    streamed = model_on(None, memory=20_000, tokens=tmp_path / "tokens")
+    streamed = model_on(None, memory=30_000, tokens=tmp_path / "tokens")
     exact = model_on(None, memory=1 << 30)
     nodes = torch.arange(300)
     passed = streamed.ahead(nodes, iter(nodes.split(50)))
