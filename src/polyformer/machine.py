@@ -68,18 +68,20 @@ def usable_memory() -> int:
     return int(0.8 * available_memory())
 
 
-def require_memory(what: str, size: float, advice: str) -> None:
+def require_memory(what: str, size: float, advice: str, limit: int | None = None) -> None:
     """Refuse work that cannot fit before it starts.
 
     Args:
         what: the subject of the sentence, e.g. ``"The tokens"``.
+        size: bytes that it takes besides what the process holds already.
         advice: the next step, a sentence.
+        limit: bytes that may be used; :func:`usable_memory` by default.
     """
-    free = usable_memory()
+    free = usable_memory() if limit is None else limit
     if size > free:
         raise OutOfResources(
-            f"{what} would take {format_bytes(size)}, more than the {format_bytes(free)} of memory that can be used. "
-            f"{advice}"
+            f"{what} would take {format_bytes(size)} of memory besides what is held already, more than the "
+            f"{format_bytes(free)} that may be used. {advice}"
         )
 
 

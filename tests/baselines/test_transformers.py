@@ -141,7 +141,7 @@ def test_nagphormer_reads_hops_out_by_attention() -> None:
 
 def test_what_does_not_fit_is_refused_with_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "available_memory", lambda: 100_000)
-    message = r"would take .* more than the 78.1 KiB of memory that can be used\. "
+    message = r"would take .* more than the 78.1 KiB that may be used\. "
     transformer = TransformerModel(8, 3, TransformerSettings(attention_dropout=0.1))
     with pytest.raises(OutOfResources, match=f"Attention of 30 nodes to each other {message}Set attention_dropout=0"):
         transformer.bind(GRAPH, Workload(None, 30))
@@ -150,6 +150,8 @@ def test_what_does_not_fit_is_refused_with_the_estimate(monkeypatch: pytest.Monk
         SpecformerModel(8, 3, SpecformerSettings()).bind(wide, Workload(None, 200))
     with pytest.raises(OutOfResources, match=f"100 eigenvectors of 200 nodes {message}Lower num_eigenpairs"):
         SpecformerModel(8, 3, SpecformerSettings(num_eigenpairs=100)).bind(wide, Workload(None, 200))
+    with pytest.raises(OutOfResources, match=r"more than the 9\.8 KiB that may be used"):
+        SpecformerModel(8, 3, SpecformerSettings()).bind(wide, Workload(None, 200, memory=10_000))
     assert transformer.memory_needed(10_000) > 10_000**2 * 4 * 4
     assert TransformerModel(8, 3, TransformerSettings()).memory_needed(10_000) < 2 * 10_000**2
 

@@ -10,6 +10,7 @@ from polyformer.baselines.convolutions import ConvolutionModel, ConvolutionSetti
 from polyformer.baselines.full_graph import edge_tensors
 from polyformer.graph import Graph
 from polyformer.machine import require_memory
+from polyformer.models.contract import Workload
 from polyformer.nn.checks import check_positive
 from polyformer.progress import Share
 from polyformer.settings import setting
@@ -45,9 +46,9 @@ class ChebNetModel(ConvolutionModel):
 
         return ChebConv(in_channels, out_channels, self.settings.order + 1)
 
-    def prepare(self, graph: Graph, progress: Share | None) -> None:
+    def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
         # Messages along every edge, and the terms that are kept for the gradient.
         entries = 2 * len(graph.indices) + (self.settings.order + 3) * graph.num_nodes
         advice = "ChebConv propagates all features: use chebnetii, which propagates class scores."
-        require_memory("ChebNet's first layer", 4 * entries * graph.num_features, advice)
+        require_memory("ChebNet's first layer", 4 * entries * graph.num_features, advice, workload.memory)
         self.edges = edge_tensors(graph)

@@ -21,7 +21,7 @@ from polyformer.baselines.polynomial import (
     personalised_pagerank,
 )
 from polyformer.graph import Graph
-from polyformer.models.contract import bound, evaluating
+from polyformer.models.contract import Workload, bound, evaluating
 from polyformer.nn.checks import check_at_least, check_dropout, check_positive
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
@@ -79,8 +79,8 @@ class DSFModel(PolynomialModel):
     def combine(self, weights: Tensor, gates: Tensor) -> Tensor:
         """φ: θ (K+1,) and the gates' arguments (N, K+1) -> α (N, K+1)."""
 
-    def prepare(self, graph: Graph, progress: Share | None) -> None:
-        super().prepare(graph, progress)
+    def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
+        super().prepare(graph, workload, progress)
         self._encoding_operator = DifferentiableOperator(Operator(graph, self_loops=True))
         self._returns = torch.from_numpy(return_probabilities(graph, self.settings.walk_steps, progress))
 

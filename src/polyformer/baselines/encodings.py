@@ -21,20 +21,25 @@ _DENSE_NODES = 500
 _TOLERANCE = 1e-6
 
 
-def eigenpairs(graph: Graph, count: int | None = None, progress: Share | None = None) -> tuple[np.ndarray, np.ndarray]:
+def eigenpairs(
+    graph: Graph, count: int | None = None, progress: Share | None = None, *, memory: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     r"""Eigenvalues λ and eigenvectors U of :math:`\hat L`, ascending: (n,), (N, n) float32.
 
     All of them, in O(N³) time and O(N²) memory, or half of ``count`` from each end of the spectrum.
+
+    Args:
+        memory: bytes that may be used, 80 % of what is free by default.
     """
     num_nodes = graph.num_nodes
     if count is None or count >= num_nodes:
         # LAPACK's divide and conquer holds the matrix and twice as much again.
         advice = "Set num_eigenpairs, e.g. to 3000, to use those at both ends of the spectrum."
-        require_memory(f"All eigenvectors of {num_nodes:,} nodes", 12.0 * num_nodes**2, advice)
+        require_memory(f"All eigenvectors of {num_nodes:,} nodes", 12.0 * num_nodes**2, advice, memory)
         count = None
     else:
         advice = "Lower num_eigenpairs or use a machine with more memory."
-        require_memory(f"{count:,} eigenvectors of {num_nodes:,} nodes", 32.0 * count * num_nodes, advice)
+        require_memory(f"{count:,} eigenvectors of {num_nodes:,} nodes", 32.0 * count * num_nodes, advice, memory)
 
     def compute() -> dict[str, np.ndarray]:
         values, vectors = _decompose(Operator(graph), count)

@@ -72,11 +72,11 @@ class FullGraphModel(NodeModel):
 
     def bind(self, graph: Graph, workload: Workload, progress: Share | None = None) -> None:
         features = self.features_of(graph)
-        self.prepare(graph, progress)
+        self.prepare(graph, workload, progress)
         self._features = FeatureMatrix(features)
 
-    def prepare(self, graph: Graph, progress: Share | None) -> None:
-        """Precompute what the model needs of the graph."""
+    def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
+        """Precompute what the model needs of the graph, within the workload's memory."""
 
     @abstractmethod
     def encode(self) -> Tensor:

@@ -10,6 +10,7 @@ from torch.nn import functional
 from polyformer.baselines.convolutions import ConvolutionModel, ConvolutionSettings
 from polyformer.baselines.full_graph import edge_tensors
 from polyformer.graph import Graph
+from polyformer.models.contract import Workload
 from polyformer.nn.checks import check_dropout, check_heads
 from polyformer.progress import Share
 from polyformer.settings import setting
@@ -54,5 +55,5 @@ class GATModel(ConvolutionModel):
     def activation(self, x: Tensor) -> Tensor:
         return functional.elu(x)
 
-    def prepare(self, graph: Graph, progress: Share | None) -> None:
+    def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
         self.edges = (edge_tensors(graph)[0],)

@@ -5,6 +5,7 @@ from torch import nn
 from polyformer.baselines.convolutions import ConvolutionModel, ConvolutionSettings
 from polyformer.baselines.full_graph import gcn_edges
 from polyformer.graph import Graph
+from polyformer.models.contract import Workload
 from polyformer.progress import Share
 
 __all__ = ["GCNModel"]
@@ -24,5 +25,5 @@ class GCNModel(ConvolutionModel):
 
         return GCNConv(in_channels, out_channels, normalize=False)
 
-    def prepare(self, graph: Graph, progress: Share | None) -> None:
+    def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
         self.edges = gcn_edges(graph)

@@ -13,7 +13,7 @@ from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, Full
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
 from polyformer.machine import require_memory
-from polyformer.models.contract import bound
+from polyformer.models.contract import Workload, bound
 from polyformer.nn.checks import check_positive
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
@@ -156,12 +156,13 @@ class NodeFormerModel(FullGraphModel):
         self._operator: DifferentiableOperator | None = None
         self._edges, self._degrees = torch.empty(2, 0, dtype=torch.long), torch.empty(0)
 
-    def prepare(self, graph: Graph, progress: Share | None) -> None:
+    def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
         settings = self.settings
         per_layer = graph.num_nodes * (settings.random_features + settings.hidden_channels) * (settings.draws + 4)
         edges = 3 * settings.random_features * len(graph.indices)
         size = 4 * settings.num_layers * settings.heads * (per_layer + edges)
-        require_memory("Attention by random features", size, "Lower draws, heads or random_features.")
+        advice = "Lower draws, heads or random_features."
+        require_memory("Attention by random features", size, advice, workload.memory)
         self._operator = DifferentiableOperator(Operator(graph, self_loops=True))
         self._edges = edge_tensors(graph)[0]
         self._degrees = torch.bincount(self._edges[1], minlength=graph.num_nodes).float()

@@ -14,7 +14,7 @@ from polyformer.baselines.polynomial import filter_groups
 from polyformer.bases import check_order
 from polyformer.graph import Graph
 from polyformer.machine import require_memory
-from polyformer.models.contract import bound, evaluating
+from polyformer.models.contract import Workload, bound, evaluating
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
 from polyformer.progress import Share
@@ -62,10 +62,10 @@ class OptBasisGNNModel(FullGraphModel):
         self.scale = 1.0
         self._operator: DifferentiableOperator | None = None
 
-    def prepare(self, graph: Graph, progress: Share | None) -> None:
+    def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
         # The basis in double precision for the gradient, and in single.
         size = 12 * (self.settings.order + 2) * graph.num_nodes * self.settings.hidden_channels
-        require_memory("The basis of OptBasisGNN", size, "Lower the order or hidden_channels.")
+        require_memory("The basis of OptBasisGNN", size, "Lower the order or hidden_channels.", workload.memory)
         self._operator = DifferentiableOperator(Operator(graph))
         # Entries of unit vectors are of the size of 1/√N: without this the last layer sees almost nothing.
         self.scale = graph.num_nodes**0.5

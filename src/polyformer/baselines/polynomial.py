@@ -17,7 +17,7 @@ from polyformer.baselines.layers import FeatureMLP
 from polyformer.bases import FixedBasis, basis_response, check_order, resolve_basis
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
-from polyformer.models.contract import bound
+from polyformer.models.contract import Workload, bound
 from polyformer.nn.checks import check_dropout
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
@@ -77,7 +77,7 @@ class PolynomialModel(FullGraphModel):
     def coefficients(self) -> Tensor:
         """α in the model's basis: (K+1,), or (N, K+1) where every node has its own."""
 
-    def prepare(self, graph: Graph, progress: Share | None) -> None:
+    def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
         self._operator = DifferentiableOperator(Operator(graph, self.self_loops))
 
     def encode(self) -> Tensor:

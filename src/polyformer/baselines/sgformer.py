@@ -11,7 +11,7 @@ from torch.nn import functional
 from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, FullGraphModel
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
-from polyformer.models.contract import bound
+from polyformer.models.contract import Workload, bound
 from polyformer.nn.checks import check_positive
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
@@ -81,7 +81,7 @@ class SGFormerModel(FullGraphModel):
         self.output = nn.Linear(hidden, out_channels)
         self._operator: DifferentiableOperator | None = None
 
-    def prepare(self, graph: Graph, progress: Share | None) -> None:
+    def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
         self._operator = DifferentiableOperator(Operator(graph, self_loops=True))
 
     def encode(self) -> Tensor:

@@ -14,7 +14,7 @@ from polyformer.baselines.encodings import eigenpairs
 from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, FullGraphModel
 from polyformer.baselines.layers import FeatureMLP, TransformerBlock
 from polyformer.graph import Graph
-from polyformer.models.contract import bound, evaluating
+from polyformer.models.contract import Workload, bound, evaluating
 from polyformer.nn.checks import check_dropout, check_heads, check_positive
 from polyformer.progress import Share
 from polyformer.settings import setting
@@ -78,8 +78,8 @@ class SpecformerModel(FullGraphModel):
         self._eigenvalues: Tensor | None = None
         self._eigenvectors: Tensor | None = None
 
-    def prepare(self, graph: Graph, progress: Share | None) -> None:
-        pairs = eigenpairs(graph, self.settings.num_eigenpairs, progress)
+    def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
+        pairs = eigenpairs(graph, self.settings.num_eigenpairs, progress, memory=workload.memory)
         self._eigenvalues, self._eigenvectors = (torch.from_numpy(part) for part in pairs)
 
     def filters(self) -> Tensor:

@@ -10,6 +10,7 @@ from polyformer.baselines.full_graph import COMMON_SPACE, FULL_BATCH, BaselineSe
 from polyformer.baselines.layers import TransformerBlock
 from polyformer.graph import Graph
 from polyformer.machine import require_memory
+from polyformer.models.contract import Workload
 from polyformer.nn.checks import check_dropout, check_heads, check_positive
 from polyformer.progress import Share
 from polyformer.settings import setting
@@ -58,11 +59,12 @@ class TransformerModel(FullGraphModel):
         self.blocks = nn.Sequential(*(TransformerBlock(*block) for _ in range(settings.num_layers)))
         self.output = nn.Sequential(nn.LayerNorm(hidden), nn.Linear(hidden, out_channels))
 
-    def prepare(self, graph: Graph, progress: Share | None) -> None:
+    def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
         require_memory(
             f"Attention of {graph.num_nodes:,} nodes to each other",
             self.memory_needed(graph.num_nodes),
             "Set attention_dropout=0 and fewer layers, or use a model that is linear in the nodes, e.g. sgformer.",
+            workload.memory,
         )
 
     def memory_needed(self, num_nodes: int) -> int:

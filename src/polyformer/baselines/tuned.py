@@ -20,6 +20,7 @@ from polyformer.baselines.full_graph import (
     on_device,
 )
 from polyformer.graph import Graph
+from polyformer.models.contract import Workload
 from polyformer.nn.checks import check_heads, check_positive
 from polyformer.progress import Share
 from polyformer.settings import setting
@@ -73,7 +74,7 @@ class TunedModel(FullGraphModel):
     def convolution(self, channels: int) -> nn.Module:
         """One layer: (N, channels) -> (N, channels)."""
 
-    def prepare(self, graph: Graph, progress: Share | None) -> None:
+    def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
         self.edges = (edge_tensors(graph)[0],)
 
     def encode(self) -> Tensor:
@@ -99,7 +100,7 @@ class TunedGCNModel(TunedModel):
 
         return GCNConv(channels, channels, normalize=False)
 
-    def prepare(self, graph: Graph, progress: Share | None) -> None:
+    def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
         self.edges = gcn_edges(graph)
 
 

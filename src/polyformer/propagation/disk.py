@@ -9,10 +9,10 @@ import numpy as np
 
 from polyformer.arrays import aligned_empty
 from polyformer.graph_checks import Features
-from polyformer.machine import available_memory
+from polyformer.machine import require_memory, usable_memory
 from polyformer.operators import Operator
 from polyformer.propagation.engine import Cost, Engine, TokenBlock, TokenJob
-from polyformer.propagation.estimates import check_memory, seconds_of_hops
+from polyformer.propagation.estimates import seconds_of_hops
 from polyformer.propagation.feature_columns import FeatureColumns
 from polyformer.propagation.kernel import KERNEL_WIDTHS
 from polyformer.propagation.recurrences import blocks_of, lanczos, part_of
@@ -49,7 +49,7 @@ class DiskEngine(Engine):
         return Cost(plan.memory, max(seconds, reads / _READ_BYTES_PER_SECOND) + _turning_seconds(features))
 
     def _plan(self, operator: Operator, order: int, features: Features, fixed: bool) -> _Plan:
-        limit = int(0.8 * available_memory()) if self.memory is None else self.memory
+        limit = usable_memory() if self.memory is None else self.memory
         num_nodes, num_columns = operator.num_nodes, features.shape[1]
         chunk = min(max(limit // 64, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
         longest = operator.graph.longest_row * (4 if operator.graph.weights is None else 8)
@@ -63,7 +63,7 @@ class DiskEngine(Engine):
                 break
         else:
             advice = f"Raise --memory{'' if fixed else ', lower --order, or take a fixed basis'}."
-            check_memory(needed, limit, advice)
+            require_memory("Computing the tokens", needed, advice, limit)
         # What is left holds features of further blocks, so that their file is read less often.
         column_bytes = num_nodes * _itemsize(features)
         fitting = min(limit - needed, limit // 2) // column_bytes

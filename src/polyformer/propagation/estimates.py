@@ -1,15 +1,13 @@
-"""What computing tokens takes: seconds, and whether memory holds it."""
+"""How long computing tokens takes."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from polyformer.errors import OutOfResources
 from polyformer.graph import Graph
-from polyformer.machine import format_bytes
 from polyformer.native import num_threads
 
-__all__ = ["check_memory", "seconds_of_hops"]
+__all__ = ["seconds_of_hops"]
 
 _LINE = 64
 _LINES_PER_SECOND = 25e6  # cache lines that one thread gathers at random from large memory, with huge pages
@@ -24,12 +22,3 @@ def seconds_of_hops(graph: Graph, order: int, num_columns: int, fixed: bool) -> 
     far = graph.num_nodes * _LINE > _CACHE_BYTES
     rate = (_LINES_PER_SECOND if far else _NEAR_LINES_PER_SECOND) * num_threads()
     return lines / rate * (1.0 if fixed else 1.0 + order / 4)
-
-
-def check_memory(needed: int, limit: int | None, advice: str) -> None:
-    """Refuse what does not fit."""
-    if limit is not None and needed > limit:
-        raise OutOfResources(
-            f"This needs about {format_bytes(needed)} of memory besides what is held already, more than the "
-            f"{format_bytes(limit)} that may be used. {advice}"
-        )

@@ -8,9 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyformer.graph_checks import Features
+from polyformer.machine import require_memory
 from polyformer.operators import Operator
 from polyformer.propagation.engine import Cost, Engine, TokenJob
-from polyformer.propagation.estimates import check_memory, seconds_of_hops
+from polyformer.propagation.estimates import seconds_of_hops
 from polyformer.propagation.kernel import FASTEST_WIDTH
 from polyformer.propagation.recurrences import Propagator, blocks_of, padded, part_of
 
@@ -27,7 +28,8 @@ class MemoryEngine(Engine):
         buffers = 3 * FASTEST_WIDTH if fixed else 2 * (order + 4) * _OPTIMAL_WIDTH
         turned = 0 if isinstance(features, np.ndarray) else 8 * features.nnz
         needed = 4 * operator.num_nodes * (buffers + 6) + turned
-        check_memory(needed, self.memory, "Take --engine disk, or raise --memory.")
+        if self.memory is not None:
+            require_memory("Computing the tokens", needed, "Take --engine disk, or raise --memory.", self.memory)
         return Cost(needed, seconds_of_hops(operator.graph, order, features.shape[1], fixed))
 
     def chebyshev(self, job: TokenJob) -> None:
