@@ -81,7 +81,7 @@ class DownloadFailed(PolyformerError):
 
 
 class OutOfResources(PolyformerError):
-    """Memory or disk cannot hold what was asked for."""
+    """Memory or disk cannot hold what was asked for, or it would take hours."""
 
 
 class TrainingInterrupted(PolyformerError):

@@ -11,8 +11,8 @@ import pytest
 from polyformer.baselines import encodings
 from polyformer.baselines.encodings import eigenpairs, laplacian_encoding, return_probabilities
 from polyformer.baselines.node2vec import node2vec_encoding, random_walks
-from polyformer.baselines.precomputed import precomputed
-from polyformer.errors import InvalidParameter
+from polyformer.baselines.precomputed import Effort, precomputed
+from polyformer.errors import InvalidParameter, OutOfResources
 from polyformer.graph import Graph
 from tests.oracles import dense_operator
 
@@ -122,3 +122,30 @@ def test_node2vec_puts_neighbours_together() -> None:
     similarity = vectors @ vectors.T
     inside = similarity[:8, :8][~np.eye(8, dtype=bool)].mean()
     assert inside > similarity[:8, 8:].mean()
+
+
+def test_what_takes_long_is_told_and_what_takes_hours_refused() -> None:
+    sizes = {"eigenvectors": 40_000, "walks": 500_000}
+    ring = {name: Graph(np.stack([np.arange(n), np.roll(np.arange(n), 1)])) for name, n in sizes.items()}
+    room = 1 << 60
+    with pytest.raises(
+        OutOfResources, match=r"All eigenvectors of 40,000 nodes would take about 2\.2 h to compute.*Set"
+    ):
+        eigenpairs(ring["eigenvectors"], memory=room)
+    with pytest.raises(
+        OutOfResources, match=r"9,000 eigenvectors of 40,000 nodes .* h to compute.*Lower num_eigenpairs"
+    ):
+        eigenpairs(ring["eigenvectors"], 9_000, memory=room)
+    with pytest.raises(
+        OutOfResources, match=r"Return probabilities of 500,000 nodes .* h to compute.*Lower walk_steps"
+    ):
+        return_probabilities(ring["walks"], 32)
+    said: list[str] = []
+
+    def compute() -> dict[str, np.ndarray]:
+        return {"x": np.ones(1)}
+
+    for _ in range(2):  # the second time from disk
+        precomputed("long", ring["eigenvectors"], {}, compute, Effort("Vectors", 600.0, "", said.append))
+    precomputed("short", ring["eigenvectors"], {}, compute, Effort("Vectors", 1.0, "", said.append))
+    assert said == ["Vectors: computed once for this graph, in about 10 min"]

@@ -82,7 +82,8 @@ class DSFModel(PolynomialModel):
     def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
         super().prepare(graph, workload, progress)
         self._encoding_operator = DifferentiableOperator(Operator(graph, self_loops=True))
-        self._returns = torch.from_numpy(return_probabilities(graph, self.settings.walk_steps, progress))
+        returns = return_probabilities(graph, self.settings.walk_steps, progress, report=workload.report)
+        self._returns = torch.from_numpy(returns)
 
     def encodings(self) -> Tensor:
         """p^(0), …, p^(K): (K+1, N, dim)."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.linalg
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
-from polyformer.baselines.precomputed import precomputed
+from polyformer.baselines.precomputed import Effort, precomputed
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
 from polyformer.machine import require_memory
 from polyformer.operators import Operator
 from polyformer.progress import Share
+from polyformer.propagation.estimates import seconds_of_hops
 from polyformer.propagation.kernel import FASTEST_WIDTH
 from polyformer.propagation.recurrences import Propagator
 
@@ -22,7 +25,12 @@ _TOLERANCE = 1e-6
 
 
 def eigenpairs(
-    graph: Graph, count: int | None = None, progress: Share | None = None, *, memory: int | None = None
+    graph: Graph,
+    count: int | None = None,
+    progress: Share | None = None,
+    *,
+    memory: int | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""Eigenvalues λ and eigenvectors U of :math:`\hat L`, ascending: (n,), (N, n) float32.
 
@@ -30,22 +38,25 @@ def eigenpairs(
 
     Args:
         memory: bytes that may be used, 80 % of what is free by default.
+        report: is told how long it takes, if it does.
     """
     num_nodes = graph.num_nodes
     if count is None or count >= num_nodes:
         # LAPACK's divide and conquer holds the matrix and twice as much again.
         advice = "Set num_eigenpairs, e.g. to 3000, to use those at both ends of the spectrum."
-        require_memory(f"All eigenvectors of {num_nodes:,} nodes", 12.0 * num_nodes**2, advice, memory)
+        what, size, seconds = f"All eigenvectors of {num_nodes:,} nodes", 12.0 * num_nodes**2, _dense_seconds(num_nodes)
         count = None
     else:
-        advice = "Lower num_eigenpairs or use a machine with more memory."
-        require_memory(f"{count:,} eigenvectors of {num_nodes:,} nodes", 32.0 * count * num_nodes, advice, memory)
+        advice = "Lower num_eigenpairs."
+        what, size = f"{count:,} eigenvectors of {num_nodes:,} nodes", 32.0 * count * num_nodes
+        seconds = _extreme_seconds(num_nodes, (count + 1) // 2) + _extreme_seconds(num_nodes, count // 2)
+    require_memory(what, size, advice, memory)
 
     def compute() -> dict[str, np.ndarray]:
         values, vectors = _decompose(Operator(graph), count)
         return {"eigenvalues": values.astype(np.float32), "eigenvectors": vectors.astype(np.float32)}
 
-    arrays = precomputed("eigenpairs", graph, {"count": count}, compute)
+    arrays = precomputed("eigenpairs", graph, {"count": count}, compute, Effort(what, seconds, advice, report))
     if progress is not None:
         progress(1.0)
     return arrays["eigenvalues"], arrays["eigenvectors"]
@@ -65,11 +76,28 @@ def _decompose(operator: Operator, count: int | None) -> tuple[np.ndarray, np.nd
     return (1 - mu)[order], vectors[:, order]
 
 
+def _dense_seconds(num_nodes: int) -> float:
+    """What LAPACK takes for all eigenvectors: 8e9 N³ a second on one core, and more cores help little."""
+    return num_nodes**3 / 8e9
+
+
+def _extreme_seconds(num_nodes: int, count: int) -> float:
+    """What :func:`_extreme` takes, roughly: orthogonalising 2n vectors, a few times over."""
+    if _is_dense(num_nodes, count):
+        return _dense_seconds(num_nodes)
+    return num_nodes * count**2 / 5e7
+
+
+def _is_dense(num_nodes: int, count: int) -> bool:
+    """Whether all eigenvectors are found faster than some."""
+    return num_nodes <= max(_DENSE_NODES, 2 * count)
+
+
 def _extreme(operator: Operator, count: int, which: str) -> tuple[np.ndarray, np.ndarray]:
     """The ``count`` largest (LA) or smallest (SA) eigenvalues of P and their vectors, repeatable."""
     if count == 0:
         return np.empty(0), np.empty((operator.num_nodes, 0))
-    if operator.num_nodes <= max(_DENSE_NODES, 2 * count):
+    if _is_dense(operator.num_nodes, count):
         values, vectors = np.linalg.eigh(operator.to_scipy(np.float64).toarray())
         return (values[-count:], vectors[:, -count:]) if which == "LA" else (values[:count], vectors[:, :count])
     start = np.random.default_rng(0).standard_normal(operator.num_nodes)
@@ -104,12 +132,17 @@ def laplacian_encoding(graph: Graph, channels: int) -> np.ndarray:
     return precomputed("laplacian", graph, {"channels": channels}, compute)["encoding"]
 
 
-def return_probabilities(graph: Graph, steps: int, progress: Share | None = None) -> np.ndarray:
+def return_probabilities(
+    graph: Graph, steps: int, progress: Share | None = None, *, report: Callable[[str], None] | None = None
+) -> np.ndarray:
     r"""The probability that a random walk is back after 2, …, ``steps`` steps: (N, steps - 1) float32.
 
     :math:`((D^{-1} A)^s)_{ii} = (\hat A^s)_{ii}`, and with :math:`u_s = \hat A^s e_i` these are
     :math:`u_s^T u_s` for 2s and :math:`u_s^T u_{s+1}` for 2s + 1 steps: half as many products as steps, for every node,
     a block of nodes at a time. O(steps N |E|).
+
+    Args:
+        report: is told how long it takes, if it does.
     """
 
     def compute() -> dict[str, np.ndarray]:
@@ -133,4 +166,16 @@ def return_probabilities(graph: Graph, steps: int, progress: Share | None = None
                 progress((int(nodes[-1]) + 1) / count)
         return {"probabilities": result}
 
-    return precomputed("returns", graph, {"steps": steps}, compute)["probabilities"]
+    effort = Effort(
+        f"Return probabilities of {graph.num_nodes:,} nodes",
+        _return_seconds(graph, steps),
+        "Lower walk_steps or use another model, e.g. gprgnn or bernnet.",
+        report,
+    )
+    return precomputed("returns", graph, {"steps": steps}, compute, effort)["probabilities"]
+
+
+def _return_seconds(graph: Graph, steps: int) -> float:
+    """The sparse products, and 3 ns an entry for scaling each and for the sums of two steps."""
+    products = -(-steps // 2)
+    return seconds_of_hops(graph, products, graph.num_nodes, fixed=True) + 3e-9 * products * graph.num_nodes**2

@@ -79,7 +79,8 @@ class SpecformerModel(FullGraphModel):
         self._eigenvectors: Tensor | None = None
 
     def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
-        pairs = eigenpairs(graph, self.settings.num_eigenpairs, progress, memory=workload.memory)
+        count = self.settings.num_eigenpairs
+        pairs = eigenpairs(graph, count, progress, memory=workload.memory, report=workload.report)
         self._eigenvalues, self._eigenvectors = (torch.from_numpy(part) for part in pairs)
 
     def filters(self) -> Tensor:

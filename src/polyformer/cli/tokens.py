@@ -44,6 +44,7 @@ def tokens(
     from polyformer.errors import InvalidData
     from polyformer.machine import format_bytes, parse_bytes, resident_bytes, usable_memory
     from polyformer.operators import Operator
+    from polyformer.progress import format_seconds
     from polyformer.propagation.engine import ENGINES
     from polyformer.stores.writer import TokenShape
     from polyformer.tokens import write_tokens
@@ -65,7 +66,7 @@ def tokens(
         f"{shape.num_rows:,} nodes × {order + 1} tokens × {graph.num_features:,} features: "
         f"{format_bytes(shape.bytes)} on disk, twice that until they are put together"
     )
-    display.say(f"needs about {format_bytes(cost.memory)} of memory and {_duration(cost.seconds)}")
+    display.say(f"needs about {format_bytes(cost.memory)} of memory and {format_seconds(cost.seconds)}")
     start = time.monotonic()
     work = len(graph.indices) * max(order, 1) * graph.num_features / 1e6
     with display.share("tokens", work, "million products") as progress:
@@ -75,8 +76,3 @@ def tokens(
     display.result(
         {"out": str(out), "rows": shape.num_rows, "order": order, "bytes": shape.bytes, "seconds": round(seconds, 3)}
     )
-
-
-def _duration(seconds: float) -> str:
-    """To read: seconds, or minutes where there are many."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -38,7 +38,7 @@ class Workload:
         memory: bytes that may be used, None for 80 % of what is free.
         tokens: a token directory that is to be used.
         scratch: where a token directory may be made, or is already, if tokens do not fit in memory.
-        report: is told what will be kept on disk, and why.
+        report: is told what will be kept on disk, and why, and what takes long to prepare.
     """
 
     nodes: np.ndarray | None
