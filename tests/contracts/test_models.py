@@ -15,10 +15,12 @@ import torch
 from polyformer.errors import InvalidData, InvalidParameter, TrainingInterrupted
 from polyformer.graph import Graph
 from polyformer.models import MODELS, NodeModel, SpectralFilter, Workload
+from polyformer.models.token_model import TokenModel
 from polyformer.prediction import predict_scores
 from polyformer.settings import build_settings, split_settings
 from polyformer.splits import Split
 from polyformer.tasks import Multiclass
+from polyformer.tokens import write_tokens
 from polyformer.training.loop import Trainer
 from polyformer.training.run import RunRequest, execute_run
 from polyformer.training.run_directory import RunDirectory
@@ -31,6 +33,8 @@ SPECTRAL = [
     "bernnet", "chebnetii", "dsf-bern-r", "dsf-gpr-r", "gprgnn", "optbasisgnn", "polyattn", "selfattn", "specformer",
     "unifilter",
 ]  # fmt: skip
+
+TOKEN_MODELS = [name for name in MODELS if issubclass(MODELS[name], TokenModel)]
 
 
 @pytest.fixture(autouse=True)
@@ -204,6 +208,42 @@ def test_runs_repeat_resume_save_and_load(name: str, tmp_path: Path) -> None:
         card, model = load_model(tmp_path / run)
         scores.append(predict_scores(model, card.reader, _board()))
     assert np.array_equal(*scores)
+
+
+@pytest.mark.parametrize("name", TOKEN_MODELS)
+def test_models_on_tokens_stream_them(name: str, tmp_path: Path) -> None:
+    """Tokens on disk give what tokens in memory give, in training, prediction and in what a filter says of itself."""
+    kept = build(name, token_route="stored").eval()
+    workload = Workload(None, 40, scratch=tmp_path / "tokens")
+    streamed = build(name, None, token_route="streamed").eval()
+    streamed.bind(GRAPH, workload)
+    assert (kept.describe()["token_route"], streamed.describe()["token_route"]) == ("stored", "streamed")
+    assert streamed.by_rows
+    assert streamed.nodes_at_once(GRAPH, workload) == 40
+    with torch.no_grad():
+        assert torch.allclose(streamed(NODES), kept(NODES), atol=1e-5)
+    for model in (kept, streamed):
+        model.accumulate(NODES, sum_of_squares)
+    for one, other in zip(kept.parameters(), streamed.parameters(), strict=True):
+        assert one.grad is not None
+        assert other.grad is not None
+        assert torch.allclose(one.grad, other.grad, atol=1e-4 * float(one.grad.abs().max()) + 1e-5)
+    if isinstance(kept, SpectralFilter):
+        assert isinstance(streamed, SpectralFilter)
+        lam = np.linspace(0, 2, 5)
+        assert np.allclose(streamed.frequency_response(lam), kept.frequency_response(lam), atol=1e-4)
+
+
+def test_token_directories_serve_models_that_propagate_the_features_alone(tmp_path: Path) -> None:
+    write_tokens(GRAPH, tmp_path / "tokens", "monomial", 4, self_loops=True)
+    workload = Workload(None, 40, tokens=tmp_path / "tokens")
+    plain = build("nagphormer", **EXACT).eval()
+    with torch.no_grad():
+        expected = plain(NODES)
+        plain.bind(GRAPH, workload)
+        assert torch.allclose(plain(NODES), expected, atol=1e-5)
+    with pytest.raises(InvalidParameter, match="propagates more than the features"):
+        build("nagphormer", None).bind(GRAPH, workload)
 
 
 def _board() -> Graph:

@@ -164,6 +164,10 @@ class GOATModel(NodeModel):
         self._row = torch.full((graph.num_nodes,), -1)
         self._row[torch.from_numpy(nodes)] = torch.arange(len(nodes))
 
+    @property
+    def by_rows(self) -> bool:
+        return True
+
     def forward(self, nodes: Tensor) -> Tensor:
         return self._encode(nodes) if torch.is_grad_enabled() else in_slices(self._encode, nodes)
 

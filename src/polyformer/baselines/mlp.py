@@ -45,6 +45,10 @@ class MLPModel(NodeModel):
     def bind(self, graph: Graph, workload: Workload, progress: Share | None = None) -> None:
         self._features = FeatureMatrix(self.features_of(graph))
 
+    @property
+    def by_rows(self) -> bool:
+        return True
+
     def forward(self, nodes: Tensor) -> Tensor:
         return self._encode(nodes) if torch.is_grad_enabled() else in_slices(self._encode, nodes)
 
