@@ -66,6 +66,7 @@ class NAGphormerModel(TokenModel):
         hidden = settings.hidden_channels
         block = (hidden, settings.heads, 2 * hidden, settings.dropout, settings.attention_dropout)
         self.first = nn.Linear(in_channels + settings.positional_channels, hidden)
+        self.depth = settings.num_layers
         self.blocks = nn.Sequential(*(TransformerBlock(*block) for _ in range(settings.num_layers)))
         self.norm = nn.LayerNorm(hidden)
         self.hop_attention = nn.Linear(2 * hidden, 1, bias=False)

@@ -65,6 +65,7 @@ class PolyFormerModel(TokenModel):
     def __init__(self, in_channels: int, out_channels: int, settings: PolyFormerSettings) -> None:
         super().__init__(in_channels, out_channels, settings)
         self.settings: PolyFormerSettings = settings
+        self.depth = settings.num_layers
         self.network = PolyFormer(
             in_channels,
             settings.hidden_channels,

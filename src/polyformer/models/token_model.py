@@ -25,7 +25,8 @@ from polyformer.settings import setting
 
 __all__ = ["TokenModel", "TokenSettings"]
 
-_ROWS_PER_STEP = 512
+_STEP_BYTES = 1 << 26
+_BYTES_PER_CHANNEL = 48
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class TokenModel(NodeModel):
     """
 
     settings: TokenSettings
+    depth = 1
+    """Blocks whose activations a training step keeps."""
 
     def __init__(self, in_channels: int, out_channels: int, settings: TokenSettings) -> None:
         super().__init__(in_channels, out_channels, settings)
@@ -117,9 +120,9 @@ class TokenModel(NodeModel):
         """In slices; the projected route propagates once, forward and back, for all of them."""
         count, total = len(nodes), 0.0
         whole = self.embed(nodes) if self.route == "projected" else None
-        gradients = []
-        for start in range(0, count, _ROWS_PER_STEP):
-            rows = slice(start, min(start + _ROWS_PER_STEP, count))
+        gradients, step = [], self._rows_per_step()
+        for start in range(0, count, step):
+            rows = slice(start, min(start + step, count))
             part = self.embed(nodes[rows]) if whole is None else whole[rows].detach().requires_grad_()
             value = loss(self.encode(part), rows)
             value.backward()
@@ -130,6 +133,11 @@ class TokenModel(NodeModel):
         if whole is not None:
             whole.backward(torch.cat(gradients))
         return total
+
+    def _rows_per_step(self) -> int:
+        """As many rows as keep some 64 MiB of activations: fewer gain no speed, more only take memory."""
+        row_bytes = _BYTES_PER_CHANNEL * self.depth * (self.order + 1) * self.settings.hidden_channels
+        return min(max(_STEP_BYTES // row_bytes, 128), 1024)
 
     def embed(self, nodes: Tensor) -> Tensor:
         """The first layer's output: (B,) -> (B, K+1, hidden)."""
