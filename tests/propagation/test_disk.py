@@ -142,7 +142,7 @@ def test_estimates_fit_the_memory_and_refuse_what_does_not() -> None:
     for memory in (9 << 20, 12 << 20, 20 << 20, 100 << 20):
         assert plan_bytes(graph, memory, 4) <= memory
     assert plan_bytes(graph, 100 << 20, 4) > plan_bytes(graph, 9 << 20, 4)
-    with pytest.raises(OutOfResources, match=r"needs about .* MiB of memory besides .* Raise --memory\.$"):
+    with pytest.raises(OutOfResources, match=r"would take .* MiB of memory besides .* Raise --memory\.$"):
         plan_bytes(graph, 1 << 20, 4)
     with pytest.raises(OutOfResources, match=r"Raise --memory, lower --order, or take a fixed basis\.$"):
         plan_bytes(graph, 20 << 20, 20, fixed=False)
