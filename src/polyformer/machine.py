@@ -14,6 +14,7 @@ from polyformer.errors import InvalidParameter, OutOfResources
 __all__ = [
     "available_memory",
     "format_bytes",
+    "num_cores",
     "parse_bytes",
     "peak_memory",
     "require_memory",
@@ -83,6 +84,14 @@ def require_memory(what: str, size: float, advice: str, limit: int | None = None
             f"{what} would take {format_bytes(size)} of memory besides what is held already, more than the "
             f"{format_bytes(free)} that may be used. {advice}"
         )
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
 
 
 def peak_memory() -> int:

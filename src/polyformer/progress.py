@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-__all__ = ["Share", "Stages", "format_seconds"]
+from polyformer.errors import InvalidParameter
+
+__all__ = ["Share", "Stages", "format_seconds", "parse_seconds"]
 
 Share = Callable[[float], None]
 """Told the share of one piece of work that is done, in [0, 1]."""
@@ -22,3 +25,17 @@ def format_seconds(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def parse_seconds(text: str) -> float:
+    """A time as people write it.
+
+    >>> parse_seconds("2h"), parse_seconds("1h30m"), parse_seconds("45 min"), parse_seconds("90")
+    (7200.0, 5400.0, 2700.0, 90.0)
+    """
+    units = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+    compact = text.lower().replace(" ", "")
+    parts = re.findall(r"(\d+(?:\.\d+)?)(min|[smhd]?)", compact)
+    if not parts or "".join(number + unit for number, unit in parts) != compact:
+        raise InvalidParameter(f"A time must read like 2h, 45min or 1h30m. Got '{text}'.")
+    return sum(float(number) * units[unit] for number, unit in parts)

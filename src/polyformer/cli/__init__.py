@@ -17,6 +17,7 @@ from polyformer.cli.datasets import datasets
 from polyformer.cli.import_graph import import_command
 from polyformer.cli.models import models
 from polyformer.cli.predict import predict
+from polyformer.cli.reproduce import reproduce
 from polyformer.cli.tokens import tokens
 from polyformer.cli.train import train
 from polyformer.errors import PolyformerError
@@ -33,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, predict, tokens, datasets, models, bases):
+for verb in (train, predict, tokens, reproduce, datasets, models, bases):
     app.command()(verb)
 app.command("import")(import_command)
 

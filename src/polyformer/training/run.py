@@ -56,12 +56,16 @@ class RunRequest:
     tokens: str | None = None
     memory: int | None = None
 
+    def asked_settings(self) -> dict[str, Any]:
+        """Those of the preset and those asked for."""
+        asked = dict(self.settings or {})
+        if self.preset is None:
+            return asked
+        return load_preset(self.preset, parse_spec(self.data)[0], asked.get("basis"), self.model) | asked
+
     def resolve_settings(self) -> dict[str, Any]:
         """Every setting: defaults, those of the model, of the token directory, of the preset, and those asked for."""
-        kind, asked = MODELS[self.model], dict(self.settings or {})
-        if self.preset is not None:
-            basis = asked.get("basis")
-            asked = load_preset(self.preset, parse_spec(self.data)[0], basis, self.model) | asked
+        kind, asked = MODELS[self.model], self.asked_settings()
         if self.tokens is not None:
             asked = _view_settings(self.tokens, self.model, kind.settings_type, asked) | asked
         parts = split_settings([kind.settings_type, TrainingSettings], {**kind.training_defaults, **asked})

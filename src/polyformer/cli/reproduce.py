@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from polyformer.cli.display import Display
+from polyformer.cli.interrupt import graceful_interrupt
+from polyformer.errors import InvalidParameter
+from polyformer.progress import format_seconds, parse_seconds
+
+if TYPE_CHECKING:
+    from polyformer.experiments.plan import Series
+    from polyformer.experiments.records import Records
+    from polyformer.experiments.runner import Event, Outcome
+    from polyformer.experiments.summary import Row
+
+__all__ = ["reproduce"]
+
+
+def reproduce(
+    names: list[str] = typer.Argument(
+        None, metavar="[TABLE|PLAN.toml]...", help="Tables of the paper (--list), or plans of your own."
+    ),
+    list_all: bool = typer.Option(False, "--list", help="Explain every table that there is, and stop."),
+    datasets: str | None = typer.Option(None, metavar="A,B", help="These data sets only."),
+    models: str | None = typer.Option(None, metavar="A,B", help="These models only."),
+    bases: str | None = typer.Option(None, metavar="A,B", help="These bases only."),
+    runs: int | None = typer.Option(None, min=1, help="So many runs of each. [default: as many as the paper]"),
+    budget: str | None = typer.Option(
+        None, metavar="TIME", help="Stop after so long, e.g. 2h or 45min; nothing is lost."
+    ),
+    workers: int | None = typer.Option(
+        None, min=1, help="Runs at a time, each on one thread. [default: one for each core]"
+    ),
+    results: Path = typer.Option(Path("results"), help="Where the records of finished runs are kept."),
+    data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
+    show: bool = typer.Option(False, "--show", help="Print the tables from the records that there are; run nothing."),
+    as_csv: bool = typer.Option(False, "--csv", help="Print the tables as CSV, with time and memory."),
+    json_only: bool = typer.Option(False, "--json", help="Print the tables as JSON."),
+) -> None:
+    """Repeat the experiments of the paper and print our numbers beside the published ones.
+
+    Works through the runs that have no record yet, cheapest first, and prints a table: mean, 95 % bootstrap interval,
+    standard deviation, runs, published value, difference. Progress goes to stderr, tables to stdout. Every finished run
+    leaves a small JSON record; stopped by Ctrl-C, the budget or a power cut, the same command goes on where it was.
+
+    Examples:
+
+    - `polyformer reproduce --list` — what there is
+
+    - `polyformer reproduce table5 --datasets chameleon_filtered --models polyformer` — minutes
+
+    - `polyformer reproduce table5 --runs 3 --budget 2h` — as far as two hours go, cheapest first
+
+    - `polyformer reproduce table4 table5 --show > results.md` — tables of what has been run so far
+
+    - `polyformer reproduce my-plan.toml` — models and data sets of your own choice under the same protocol
+    """
+    if list_all:
+        _list()
+        return
+    if not names:
+        raise InvalidParameter("'reproduce' must be told what. Got nothing. Try 'polyformer reproduce --list'.")
+    from polyformer.experiments.plan import open_experiment, select
+    from polyformer.experiments.records import Records
+    from polyformer.experiments.summary import summarise
+
+    limit = None if budget is None else parse_seconds(budget)
+    opened = [open_experiment(name) for name in names]
+    asked = [_words(option) for option in (datasets, models, bases)]
+    chosen = [select(series, *asked) for _, series in opened]
+    everything = list({entry.key: entry for series in chosen for entry in series}.values())
+    records = Records(results)
+    if show:
+        outcome = _read(everything, records, runs)
+    else:
+        outcome = _run(Display(json_only=True), everything, records, runs, workers, limit, data_root)
+    tables = [
+        (name, experiment.title, summarise(series, outcome.records, experiment.published))
+        for name, (experiment, _), series in zip(names, opened, chosen, strict=True)
+    ]
+    _print(tables, as_csv, json_only)
+    if outcome.failures:
+        raise typer.Exit(1)
+
+
+def _words(option: str | None) -> list[str]:
+    return [] if option is None else [word.strip() for word in option.split(",") if word.strip()]
+
+
+def _list() -> None:
+    from polyformer.experiments import EXPERIMENTS
+    from polyformer.experiments.plan import open_experiment
+
+    display = Display()
+    for name in EXPERIMENTS:
+        experiment, series = open_experiment(name)
+        display.say(f"{name}  {experiment.title}")
+        display.say(f"        {experiment.about}")
+        display.say(f"        models: {', '.join(dict.fromkeys(entry.label for entry in series))}")
+        display.say(f"        data sets: {', '.join(dict.fromkeys(entry.dataset for entry in series))}")
+        display.say(f"        {sum(entry.runs for entry in series)} runs")
+    display.say("next: polyformer reproduce table5 --datasets chameleon_filtered --models polyformer --runs 3")
+
+
+def _read(series: list[Series], records: Records, runs: int | None) -> Outcome:
+    """The records that there are."""
+    from polyformer.experiments.runner import Outcome
+
+    jobs = [job for entry in series for job in entry.jobs(runs)]
+    found = [(job, records.read(job)) for job in jobs]
+    return Outcome([(job, record) for job, record in found if record is not None])
+
+
+def _run(
+    display: Display,
+    series: list[Series],
+    records: Records,
+    runs: int | None,
+    workers: int | None,
+    budget: float | None,
+    data_root: Path | None,
+) -> Outcome:
+    """Run what is missing and tell how far it is."""
+    from polyformer.experiments.runner import run_jobs
+    from polyformer.machine import num_cores
+
+    count = workers or num_cores()
+    jobs = [job for entry in series for job in entry.jobs(runs)]
+    with graceful_interrupt(display.say) as should_stop:
+        outcome = run_jobs(
+            jobs,
+            records,
+            workers=count,
+            budget=budget,
+            data_root=data_root,
+            observe=lambda event: _tell(display, event, count),
+            should_stop=should_stop,
+        )
+    if outcome.stopped:
+        display.say("stopped; every finished run has its record, and the same command goes on from here")
+    return outcome
+
+
+def _tell(display: Display, event: Event, workers: int) -> None:
+    left = f"about {format_seconds(event.left_seconds)} left"
+    if event.job is None:
+        display.say(f"{event.done} of {event.total} runs have records; {left} with {workers} at a time")
+        return
+    series, request = event.job.series, event.job.request
+    what = f"{series.label} on {series.dataset}, split {request.split}, seed {request.seed}"
+    if event.record is None:
+        display.say(f"failed, and its other runs with it: {what}: {event.failure}")
+        return
+    result = event.record["result"]
+    score = "no test nodes" if result["test"] is None else f"{result['metric']} {result['test']:.4f}"
+    display.say(f"[{event.done}/{event.total}] {what}: {score} in {format_seconds(result['seconds'])}; {left}")
+
+
+def _print(tables: list[tuple[str, str, list[Row]]], as_csv: bool, json_only: bool) -> None:
+    from polyformer.experiments.summary import to_csv, to_markdown
+
+    if json_only:
+        Display(json_only=True).result({name: [asdict(row) for row in rows] for name, _, rows in tables})
+        return
+    for name, title, rows in tables:
+        if as_csv:
+            print(to_csv(rows), end="")
+        else:
+            print(f"## {title}\n\n`polyformer reproduce {name}`\n\n{to_markdown(rows)}")

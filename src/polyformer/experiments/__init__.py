@@ -1,0 +1,54 @@
+"""The paper's tables by their own numbers: which plans make each, and where its published scores are.
+
+To add a plan: write ``plans/<name>.toml`` and name it in ``EXPERIMENTS``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyformer.registry import Registry
+
+__all__ = ["EXPERIMENTS", "Experiment"]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table of the paper.
+
+    Attributes:
+        title: what the paper calls it.
+        about: what it compares, and what is run here.
+        plans: names of the plans whose rows it has.
+        published: its name in :mod:`polyformer.published`; None where there is nothing to compare with.
+    """
+
+    title: str
+    about: str
+    plans: tuple[str, ...]
+    published: str | None = None
+
+
+EXPERIMENTS: Registry[Experiment] = Registry(
+    "experiment",
+    {
+        "table4": Experiment(
+            "Table 4: Performance of PolyAttn on real-world datasets",
+            "Node-wise filters (PolyAttn) against one filter for all nodes (UniFilter), one layer each, in four bases.",
+            ("table4",),
+            "polyattn",
+        ),
+        "table5": Experiment(
+            "Table 5: Performance of PolyFormer on node classification",
+            "PolyFormer in four bases and fifteen other models on ten graphs, homophilic and heterophilic.",
+            ("table5-polyformer-paper", "table5-polyformer-ours", "table5-baselines"),
+            "node-classification",
+        ),
+        "table6": Experiment(
+            "Table 6: Performance of PolyFormer for node classification on large-scale datasets",
+            "PolyFormer with monomial tokens and eight other models on four graphs of up to 111 million nodes.",
+            ("table6-polyformer-linkx", "table6-polyformer-ogb", "table6-baselines-linkx", "table6-baselines-ogb"),
+            "large-scale",
+        ),
+    },
+)

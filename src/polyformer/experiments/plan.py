@@ -1,0 +1,201 @@
+"""Plans: the runs behind a group of a table's rows, as data. One TOML file each in ``plans/``.
+
+A plan crosses its models, bases and data sets. ``[settings]`` hold for all of them, those of ``[models.NAME]`` and
+``[bases.NAME]`` for that model or basis. Run i takes split ``i mod splits`` and seed i.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter, UnknownName
+from polyformer.experiments import EXPERIMENTS, Experiment
+from polyformer.registry import suggest
+
+if TYPE_CHECKING:
+    from polyformer.training.run import RunRequest
+
+__all__ = ["Job", "Plan", "Series", "load_plan", "open_experiment", "select"]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Runs that differ by split and seed only: one number of a table.
+
+    Attributes:
+        basis: None where the plan names none.
+        dataset: its name in the table.
+        source: what is trained on, ``{run}`` standing for the number of the run.
+        settings: those that differ from preset and defaults.
+    """
+
+    plan: str
+    model: str
+    basis: str | None
+    dataset: str
+    source: str
+    preset: str | None
+    protocol: str | None
+    settings: dict[str, Any]
+    runs: int
+    splits: int
+    note: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells it from every other series."""
+        return self.plan, self.model, self.basis or "", self.dataset
+
+    @property
+    def label(self) -> str:
+        """The model as the paper's tables write it: with its basis in brackets."""
+        return self.model if self.basis is None else f"{self.model} ({self.basis})"
+
+    def jobs(self, runs: int | None = None) -> list[Job]:
+        """The first ``runs`` of them, all that are planned by default."""
+        return [Job(self, run) for run in range(self.runs if runs is None else runs)]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a series."""
+
+    series: Series
+    run: int
+
+    @property
+    def request(self) -> RunRequest:
+        """What the training is asked for."""
+        from polyformer.training.run import RunRequest
+
+        series = self.series
+        return RunRequest(
+            data=series.source.format(run=self.run),
+            model=series.model,
+            protocol=series.protocol,
+            split=self.run % series.splits,
+            seed=self.run,
+            preset=series.preset,
+            settings=series.settings,
+        )
+
+    @property
+    def key(self) -> str:
+        """A name by all that the result depends on, so that a plan that changes is run again.
+
+        What was asked for counts, not the defaults: a setting that a later version adds changes no name.
+        """
+        request, series = self.request, self.series
+        content = json.dumps([request.data, request.protocol, request.asked_settings()], sort_keys=True)
+        digest = hashlib.blake2b(content.encode(), digest_size=4).hexdigest()
+        parts = [series.model, series.basis, series.dataset, f"split{request.split}", f"seed{request.seed}", digest]
+        return "-".join(part for part in parts if part is not None)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a TOML file holds; see the module.
+
+    Attributes:
+        note: whose settings these are, shown beside the numbers.
+        runs: how many the paper averages over.
+        splits: how many different ones there are.
+        sources: for data sets of a table that are made here, what is trained on.
+    """
+
+    name: str
+    note: str
+    datasets: tuple[str, ...]
+    runs: int
+    splits: int
+    models: Mapping[str, dict[str, Any]]
+    bases: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    preset: str | None = None
+    protocol: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> Plan:
+        """From the text of a TOML file."""
+        try:
+            content = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise FileCorrupt(f"The plan '{name}' is not TOML ({error}). Correct it.") from None
+        known = {entry.name for entry in fields(cls)} - {"name"}
+        for key in content:
+            if key not in known:
+                raise UnknownName(f"The plan '{name}' has an unknown entry '{key}'. {suggest(key, known)}")
+        for key in ("note", "datasets", "runs", "splits", "models"):
+            if not content.get(key):
+                raise InvalidParameter(f"The plan '{name}' must say '{key}'. Got nothing. Add it.")
+        return cls(name, **content | {"datasets": tuple(content["datasets"])})
+
+    def series(self) -> list[Series]:
+        """Every combination of data set, model and basis."""
+        return [
+            Series(
+                self.name,
+                model,
+                basis,
+                dataset,
+                self.sources.get(dataset, dataset),
+                self.preset,
+                self.protocol,
+                {**self.settings, **own, **({} if basis is None else {"basis": basis, **self.bases[basis]})},
+                self.runs,
+                self.splits,
+                self.note,
+            )
+            for dataset in self.datasets
+            for model, own in self.models.items()
+            for basis in (self.bases or (None,))
+        ]
+
+
+def load_plan(name: str) -> Plan:
+    """A plan that comes with the package.
+
+    >>> load_plan("table5-polyformer-paper").preset
+    'paper'
+    """
+    return Plan.parse(name, files("polyformer.experiments").joinpath("plans", f"{name}.toml").read_text("utf-8"))
+
+
+def open_experiment(name: str) -> tuple[Experiment, list[Series]]:
+    """An experiment of the paper by name, or a plan of one's own by the path of its ``.toml`` file.
+
+    >>> experiment, series = open_experiment("table4")
+    >>> len(series)
+    32
+    """
+    if name.endswith(".toml"):
+        path = Path(name)
+        if not path.is_file():
+            raise DataNotFound(f"There is no plan '{name}'. Check the path.")
+        plan = Plan.parse(path.stem, path.read_text("utf-8"))
+        return Experiment(path.stem, plan.note, (plan.name,)), plan.series()
+    experiment = EXPERIMENTS[name]
+    return experiment, [series for plan in experiment.plans for series in load_plan(plan).series()]
+
+
+def select(
+    series: Iterable[Series], datasets: Collection[str] = (), models: Collection[str] = (), bases: Collection[str] = ()
+) -> list[Series]:
+    """Those of the data sets, models and bases asked for; of all where none is named."""
+    chosen = list(series)
+    for option, wanted in (("dataset", datasets), ("model", models), ("basis", bases)):
+        there = {getattr(entry, option) for entry in chosen} - {None}
+        for name in wanted:
+            if name not in there:
+                raise UnknownName(f"The plan has no {option} '{name}' among what was asked for. {suggest(name, there)}")
+        if wanted:
+            chosen = [entry for entry in chosen if getattr(entry, option) in wanted]
+    return chosen

@@ -1,0 +1,74 @@
+"""Records: one small JSON file for every finished run, and the directories of those that are not finished."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from polyformer.errors import FileCorrupt, OutputBusy
+from polyformer.experiments.plan import Job
+from polyformer.files import read_json, reporting_io_errors, try_lock, write_json
+from polyformer.training.run_directory import RunDirectory
+
+__all__ = ["Records"]
+
+_LOCAL = ("card", "data_root", "format", "memory", "tokens")
+"""What a run's configuration holds that says nothing about its result, or only about this machine."""
+
+
+class Records:
+    """A folder with ``<plan>/<run>.json`` for every finished run, to be kept, and ``.unfinished/`` beside them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, job: Job) -> Path:
+        """Where the record of a run is once it has finished."""
+        return self.folder / job.series.plan / f"{job.key}.json"
+
+    def run_directory(self, job: Job) -> Path:
+        """Where a run works until it has finished."""
+        return self.folder / ".unfinished" / job.series.plan / job.key
+
+    def read(self, job: Job) -> dict[str, Any] | None:
+        """The record of a run, None if it has not finished."""
+        path = self.path(job)
+        if not path.exists():
+            return None
+        record = read_json(path, "a folder of records")
+        if not isinstance(record, dict) or not isinstance(record.get("result"), dict):
+            raise FileCorrupt(f"'{path}' is not the record of a run. Remove it to run that again.")
+        return record
+
+    def finish(self, job: Job) -> dict[str, Any]:
+        """Turn the directory of a run that has come to its end into its record."""
+        run = RunDirectory.open(self.run_directory(job))
+        config = {name: value for name, value in run.config.items() if name not in _LOCAL}
+        series = job.series
+        record = {
+            "format": 1,
+            "plan": series.plan,
+            "model": series.model,
+            "basis": series.basis,
+            "dataset": series.dataset,
+            "config": config,
+            "result": run.result,
+        }
+        with reporting_io_errors("a record", self.folder):
+            write_json(self.path(job), record)
+        shutil.rmtree(run.path)
+        return record
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second process from working through the same runs."""
+        with reporting_io_errors("records", self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = (self.folder / ".lock").open("wb")
+        with file:
+            if not try_lock(file):
+                raise OutputBusy(f"Another process is making the records in '{self.folder}'. Wait for it.")
+            yield

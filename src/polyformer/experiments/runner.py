@@ -1,0 +1,222 @@
+"""The runner: works through the runs that have no record yet, cheapest first, each in a process of its own.
+
+A run is ``polyformer train`` on one thread: several of them fill the cores better than one that is spread over them.
+Whatever stops the runner, finished runs have their records and the others go on from their checkpoints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from polyformer.experiments.costs import Costs
+from polyformer.experiments.plan import Job
+from polyformer.experiments.records import Records
+from polyformer.machine import usable_memory
+
+__all__ = ["Event", "Outcome", "run_jobs"]
+
+_POLL_SECONDS = 0.2
+_PATIENCE_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Event:
+    """What the runner tells: at the start with no ``job``, then after every run.
+
+    Attributes:
+        record: of the job, None if it failed.
+        failure: why it failed, a sentence.
+        done: runs that have a record.
+        total: runs asked for.
+        left_seconds: until all are done, as far as can be told.
+    """
+
+    job: Job | None
+    record: dict[str, Any] | None
+    failure: str
+    done: int
+    total: int
+    left_seconds: float
+
+
+@dataclass
+class Outcome:
+    """How it ended: the records by job, what failed and why, and whether some were left for another time."""
+
+    records: list[tuple[Job, dict[str, Any]]] = field(default_factory=list)
+    failures: list[tuple[Job, str]] = field(default_factory=list)
+    stopped: bool = False
+
+
+@dataclass(frozen=True)
+class _Running:
+    job: Job
+    process: subprocess.Popen[bytes]
+    log: Path
+    started: float
+
+
+class _Workers:
+    """Processes that train, each with one thread."""
+
+    def __init__(self, records: Records, count: int, data_root: Path | None) -> None:
+        self.records, self.count, self.data_root = records, count, data_root
+        self.running: list[_Running] = []
+
+    def start(self, job: Job) -> None:
+        out = self.records.run_directory(job)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        log = out.with_name(f"{out.name}.log")
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+        with log.open("wb") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "polyformer", "train", *self._arguments(job, out)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env=environment,
+                start_new_session=True,  # a Ctrl-C reaches this process only, which passes it on once
+            )
+        self.running.append(_Running(job, process, log, time.monotonic()))
+
+    def _arguments(self, job: Job, out: Path) -> list[str]:
+        if out.exists():
+            return ["--resume", "--out", str(out), "--json"]
+        request = job.request
+        asked = {
+            "model": request.model,
+            "preset": request.preset,
+            "protocol": request.protocol,
+            "split": request.split,
+            "seed": request.seed,
+            "memory": usable_memory() // self.count,
+            "out": out,
+            "data-root": self.data_root,
+        }
+        options = [f"--{name}={value}" for name, value in asked.items() if value is not None]
+        settings = [f"--set={name}={str(value).lower()}" for name, value in (request.settings or {}).items()]
+        return [request.data, *options, *settings, "--json"]
+
+    def finished(self) -> Iterator[_Running]:
+        """Those that have ended since the last time."""
+        ended = [entry for entry in self.running if entry.process.poll() is not None]
+        self.running = [entry for entry in self.running if entry not in ended]
+        yield from ended
+
+    def stop(self) -> None:
+        """Ask all to save and end, and wait for them."""
+        for entry in self.running:
+            entry.process.send_signal(signal.SIGINT)
+        for entry in self.running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                entry.process.wait(_PATIENCE_SECONDS)
+
+    def kill(self) -> None:
+        """End all at once; their last checkpoints stay."""
+        for entry in self.running:
+            if entry.process.poll() is None:
+                entry.process.kill()
+                entry.process.wait()
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    records: Records,
+    *,
+    workers: int = 1,
+    budget: float | None = None,
+    data_root: Path | None = None,
+    observe: Callable[[Event], None] = lambda event: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Outcome:
+    """Run every job that has no record, and give the records of all.
+
+    A series whose run fails is not tried further: its other runs would fail alike.
+
+    Args:
+        workers: processes at a time.
+        budget: seconds after which what runs is stopped, to go on another time.
+        observe: is told at the start and after every run.
+        should_stop: asked now and then; True ends as the budget does.
+    """
+    with records.locked():
+        return _Session(jobs, records, workers, data_root, observe).work(budget, should_stop)
+
+
+class _Session:
+    """One call of :func:`run_jobs`."""
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        records: Records,
+        workers: int,
+        data_root: Path | None,
+        observe: Callable[[Event], None],
+    ) -> None:
+        self.records, self.observe, self.total = records, observe, len(jobs)
+        self.workers, self.costs, self.outcome = _Workers(records, workers, data_root), Costs(), Outcome()
+        self.missing: list[Job] = []
+        for job in jobs:
+            record = records.read(job)
+            if record is None:
+                self.missing.append(job)
+            else:
+                self._keep(job, record)
+
+    def work(self, budget: float | None, should_stop: Callable[[], bool]) -> Outcome:
+        end = float("inf") if budget is None else time.monotonic() + budget
+        self._tell(None, None)
+        try:
+            while self.missing or self.workers.running:
+                if should_stop() or time.monotonic() > end:
+                    self.outcome.stopped = True
+                    self.workers.stop()
+                    self._collect()
+                    break
+                self.missing.sort(key=self.costs.seconds)
+                while self.missing and len(self.workers.running) < self.workers.count:
+                    self.workers.start(self.missing.pop(0))
+                time.sleep(_POLL_SECONDS)
+                self._collect()
+        finally:
+            self.workers.kill()
+        return self.outcome
+
+    def _collect(self) -> None:
+        for entry in self.workers.finished():
+            if entry.process.returncode == 0:
+                record = self.records.finish(entry.job)
+                entry.log.unlink(missing_ok=True)
+                self._keep(entry.job, record)
+                self._tell(entry.job, record)
+            elif not self.outcome.stopped:
+                reason = _last_line(entry.log)
+                self.missing = [job for job in self.missing if job.series.key != entry.job.series.key]
+                self.outcome.failures.append((entry.job, reason))
+                self._tell(entry.job, None, reason)
+
+    def _keep(self, job: Job, record: dict[str, Any]) -> None:
+        self.outcome.records.append((job, record))
+        self.costs.measure(job, record)
+
+    def _tell(self, job: Job | None, record: dict[str, Any] | None, failure: str = "") -> None:
+        now = time.monotonic()
+        begun = [max(self.costs.seconds(entry.job) - (now - entry.started), 0.0) for entry in self.workers.running]
+        waiting = sum(self.costs.seconds(entry) for entry in self.missing)
+        left = (waiting + sum(begun)) / max(1, min(self.workers.count, len(self.missing) + len(begun)))
+        self.observe(Event(job, record, failure, len(self.outcome.records), self.total, left))
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text("utf-8", "replace").strip().splitlines()
+    return lines[-1].removeprefix("polyformer: ") if lines else "It ended without a word; perhaps memory ran out."

@@ -1,0 +1,103 @@
+"""Every plan of the package fits the constructors, the data sets and the published tables."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import pytest
+
+from polyformer.datasets import DATASETS
+from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter, UnknownName
+from polyformer.experiments import EXPERIMENTS
+from polyformer.experiments.costs import estimate_seconds
+from polyformer.experiments.plan import Plan, Series, load_plan, open_experiment, select
+from polyformer.models import MODELS
+from polyformer.published import published_scores
+from polyformer.registry import parse_spec
+from polyformer.settings import split_settings
+from polyformer.training.settings import TrainingSettings
+
+PLANS = sorted(path.name[: -len(".toml")] for path in files("polyformer.experiments").joinpath("plans").iterdir())
+SERIES = [(name, entry) for name in EXPERIMENTS for entry in open_experiment(name)[1]]
+
+OWN = """
+note = "a test"
+datasets = ["minefield:width=20,height=15"]
+runs = 3
+splits = 2
+[settings]
+order = 3
+[models.polyattn]
+hidden_channels = 16
+[models.mlp]
+"""
+
+
+def test_every_plan_belongs_to_an_experiment() -> None:
+    assert sorted({plan for name in EXPERIMENTS for plan in EXPERIMENTS[name].plans}) == PLANS
+
+
+@pytest.mark.parametrize(("experiment", "series"), SERIES, ids=["-".join(entry.key) for _, entry in SERIES])
+def test_every_series_builds_a_model(experiment: str, series: Series) -> None:
+    job = series.jobs()[-1]
+    request = job.request
+    settings = request.resolve_settings()
+    kind = MODELS[series.model]
+    model, training = split_settings([kind.settings_type, TrainingSettings], settings)
+    assert kind(in_channels=5, out_channels=3, settings=model).out_channels == 3
+    assert training.epochs >= 1
+    dataset = DATASETS[parse_spec(request.data)[0]]
+    assert dataset.choose_protocol(request.protocol) in dataset.protocols
+    assert request.split < series.splits
+    assert estimate_seconds(job) > 0
+    assert settings.get("basis") == (series.basis or settings.get("basis"))
+    assert "/" not in job.key
+
+
+@pytest.mark.parametrize("experiment", list(EXPERIMENTS))
+def test_every_published_entry_is_planned_once(experiment: str) -> None:
+    found, series = open_experiment(experiment)
+    planned = [(entry.model, entry.basis, entry.dataset) for entry in series]
+    assert len(planned) == len(set(planned))
+    assert set(planned) == {(e.model, e.basis, e.dataset) for e in published_scores(table=found.published)}
+
+
+def test_runs_take_splits_in_turn_and_seeds_of_their_own() -> None:
+    [first, second] = Plan.parse("own", OWN).series()
+    assert [(job.request.split, job.request.seed) for job in first.jobs()] == [(0, 0), (1, 1), (0, 2)]
+    assert (first.label, second.label) == ("polyattn", "mlp")
+    assert first.settings == {"order": 3, "hidden_channels": 16}
+    assert len(second.jobs(5)) == 5
+    assert len({job.key for entry in (first, second) for job in entry.jobs()}) == 6
+
+
+def test_a_plan_that_changes_is_run_again() -> None:
+    before, after = (Plan.parse("own", text).series()[0] for text in (OWN, OWN.replace("order = 3", "order = 4")))
+    assert before.jobs()[0].key != after.jobs()[0].key
+    noted = Plan.parse("own", OWN.replace("a test", "another note")).series()[0]
+    assert noted.jobs()[0].key == before.jobs()[0].key
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (("runs = 3", "rnus = 3"), UnknownName, "unknown entry 'rnus'. Did you mean 'runs'?"),
+        (("runs = 3\n", ""), InvalidParameter, "must say 'runs'"),
+        (("runs = 3", "runs = "), FileCorrupt, "is not TOML"),
+    ],
+)
+def test_plans_that_do_not_read(change: tuple[str, str], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message.replace("?", r"\?")):
+        Plan.parse("own", OWN.replace(*change))
+
+
+def test_selection() -> None:
+    series = load_plan("table5-baselines").series()
+    chosen = select(series, ["cs", "physics"], ["gcn"])
+    assert [(entry.dataset, entry.model) for entry in chosen] == [("cs", "gcn"), ("physics", "gcn")]
+    with pytest.raises(UnknownName, match=r"no model 'gnc' among what was asked for\. Did you mean 'gcn'"):
+        select(series, models=["gnc"])
+    with pytest.raises(UnknownName, match="Unknown experiment 'table9'"):
+        open_experiment("table9")
+    with pytest.raises(DataNotFound, match=r"There is no plan 'nowhere\.toml'"):
+        open_experiment("nowhere.toml")

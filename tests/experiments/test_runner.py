@@ -1,0 +1,151 @@
+"""Runs in processes of their own: records, resuming, budgets, failures."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from polyformer.errors import FileCorrupt, OutputBusy
+from polyformer.experiments.costs import Costs, estimate_seconds
+from polyformer.experiments.plan import Plan, load_plan, select
+from polyformer.experiments.records import Records
+from polyformer.experiments.runner import Event, run_jobs
+from tests.cli.test_cli import run
+
+PLAN = """
+note = "made for a test"
+datasets = ["minefield"]
+runs = 2
+splits = 10
+[sources]
+minefield = "minefield:width=15,height=12"
+[settings]
+epochs = 2
+hidden_channels = 8
+[models.mlp]
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(PLAN)
+    return path
+
+
+def test_reproduce_makes_records_and_a_table(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "results"
+    assert run("reproduce", plan, "--results", results, "--workers", 1) == 0
+    captured = capsys.readouterr()
+    assert "0 of 2 runs have records" in captured.err
+    assert "[2/2] mlp on minefield, split 1, seed 1: roc_auc" in captured.err
+    assert "| mlp | minefield | roc_auc |" in captured.out
+    files = sorted(results.glob("small/*.json"))
+    assert len(files) == 2
+    record = json.loads(files[0].read_text())
+    assert (record["model"], record["dataset"], record["config"]["split"]) == ("mlp", "minefield", 0)
+    assert record["config"]["settings"]["hidden_channels"] == 8
+    assert record["config"]["data"] == "minefield:width=15,height=12"
+    assert {"test", "val", "seconds", "peak_memory_bytes", "versions"} <= set(record["result"])
+    assert "data_root" not in record["config"]
+    assert [path for path in (results / ".unfinished").rglob("*") if path.is_file()] == []
+
+    assert run("reproduce", plan, "--results", results, "--json") == 0
+    captured = capsys.readouterr()
+    assert "2 of 2 runs have records" in captured.err
+    [row] = json.loads(captured.out)[str(plan)]
+    assert row["runs"] == 2
+    assert run("reproduce", plan, "--results", results, "--show", "--csv", "--runs", 1) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("mlp,,minefield,roc_auc,")
+    files[0].write_text("{}")
+    assert run("reproduce", plan, "--results", results, "--show") == 2
+    assert "is not the record of a run. Remove it to run that again." in capsys.readouterr().err
+
+
+def test_a_series_that_fails_is_tried_once(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan.write_text(PLAN.replace("runs = 2", 'runs = 2\nprotocol = "odd"'))
+    assert run("reproduce", plan, "--results", tmp_path / "results", "--workers", 1) == 1
+    captured = capsys.readouterr()
+    assert captured.err.count("failed, and its other runs with it: mlp on minefield, split 0") == 1
+    assert "has no split protocol 'odd'" in captured.err
+    assert "| mlp | minefield |  | – | – | 0 |" in captured.out
+
+
+def test_the_budget_stops_and_the_checkpoint_goes_on(tmp_path: Path) -> None:
+    text = PLAN.replace("epochs = 2", "epochs = 100000\npatience = 100000").replace("runs = 2", "runs = 1")
+    [job] = Plan.parse("long", text).series()[0].jobs()
+    records, began = Records(tmp_path), threading.Event()
+    metrics = records.run_directory(job) / "metrics.jsonl"
+
+    def has_begun() -> bool:
+        if metrics.exists() and metrics.read_text().count("\n") > 2:
+            began.set()
+        return began.is_set()
+
+    outcome = run_jobs([job], records, should_stop=has_begun)
+    assert (outcome.stopped, outcome.records, outcome.failures) == (True, [], [])
+    assert (records.run_directory(job) / "checkpoint" / "state.safetensors").exists()
+    done = len(metrics.read_text().splitlines())
+    began.clear()
+    later = run_jobs([job], records, should_stop=lambda: len(metrics.read_text().splitlines()) > done)
+    assert later.stopped
+    epochs = [json.loads(line)["epoch"] for line in metrics.read_text().splitlines()]
+    assert epochs == list(range(1, len(epochs) + 1))
+    assert run_jobs([job], records, budget=0.0).stopped
+
+
+def test_ctrl_c_ends_the_runner_and_its_processes(plan: Path, tmp_path: Path) -> None:
+    plan.write_text(PLAN.replace("epochs = 2", "epochs = 100000\npatience = 100000"))
+    results = tmp_path / "results"
+    command = [sys.executable, "-m", "polyformer", "reproduce", str(plan), "--results", str(results), "--workers", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and not list(results.rglob("metrics.jsonl")):
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "the same command goes on from here" in stderr
+    assert "| mlp | minefield |" in stdout
+    assert list(results.rglob("state.safetensors"))
+
+
+def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    with records.locked(), pytest.raises(OutputBusy, match="Another process"), Records(tmp_path).locked():
+        pass
+
+
+def test_damaged_record(tmp_path: Path) -> None:
+    job = Plan.parse("small", PLAN).series()[0].jobs()[0]
+    records = Records(tmp_path)
+    records.path(job).parent.mkdir()
+    records.path(job).write_text("{")
+    with pytest.raises(FileCorrupt):
+        run_jobs([job], records)
+
+
+def test_costs_learn_from_finished_runs() -> None:
+    [small] = select(load_plan("table5-polyformer-paper").series(), ["chameleon_filtered"], bases=["chebyshev"])
+    [large] = select(load_plan("table5-polyformer-paper").series(), ["pubmed"], bases=["monomial"])
+    costs = Costs()
+    first, other = small.jobs()[0], large.jobs()[0]
+    assert costs.seconds(first) < costs.seconds(other)
+    costs.measure(first, {"result": {"seconds": 10 * estimate_seconds(first), "preparation_seconds": 0.0}})
+    assert costs.seconds(small.jobs()[3]) == pytest.approx(10 * estimate_seconds(first) + 5.0)
+    assert costs.seconds(other) > 9 * estimate_seconds(other)
+
+
+def test_events_count_down(tmp_path: Path) -> None:
+    events: list[Event] = []
+    run_jobs(Plan.parse("small", PLAN).series()[0].jobs(), Records(tmp_path), workers=2, observe=events.append)
+    assert [event.done for event in events] == [0, 1, 2]
+    assert events[0].left_seconds > events[-1].left_seconds == 0

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import csv
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyformer.experiments.plan import Job, load_plan, select
+from polyformer.experiments.summary import bootstrap_interval, summarise, to_csv, to_markdown
+
+
+def record(test: float | None) -> dict[str, Any]:
+    result = {"metric": "accuracy", "test": test, "seconds": 12.0, "peak_memory_bytes": 1 << 28}
+    return {"result": result}
+
+
+def test_interval_is_near_the_normal_one_and_covers() -> None:
+    values = np.random.default_rng(0).normal(0.8, 0.02, 10)
+    expected = 1.96 * values.std() / np.sqrt(10)
+    assert bootstrap_interval(values.tolist()) == pytest.approx(expected, rel=0.25)
+    assert bootstrap_interval([0.5]) == 0
+
+
+def test_rows_stand_beside_the_published_ones() -> None:
+    series = select(load_plan("table5-polyformer-paper").series(), ["citeseer"])
+    scores = [0.82, 0.83, 0.84]
+    records = [(Job(series[0], run), record(score)) for run, score in enumerate(scores)]
+    first, second = summarise(series, records, "node-classification")
+    assert (first.model, first.basis, first.dataset, first.runs) == ("polyformer", "monomial", "citeseer", 3)
+    assert first.mean == pytest.approx(0.83)
+    assert first.deviation == pytest.approx(0.01)
+    assert (first.published, first.published_interval) == (0.8237, 0.0065)
+    assert first.difference == pytest.approx(0.83 - 0.8237)
+    assert (second.mean, second.runs, second.difference, second.published) == (None, 0, None, 0.8180)
+    lines = to_markdown([first, second]).splitlines()
+    assert lines[2].startswith("| polyformer (monomial) | citeseer | accuracy | 83.00 ± ")
+    assert lines[2].endswith("| 1.00 | 3 | 82.37 ± 0.65 | +0.63 | 12 | 1 |")
+    assert "| – | – | 0 | 81.80 ± 0.76 | – | – |  |" in lines[3]
+    assert lines[-1].startswith("1. published settings")
+    table = list(csv.DictReader(to_csv([first, second]).splitlines()))
+    assert float(table[0]["mean"]) == pytest.approx(0.83)
+    assert table[1]["mean"] == ""
+
+
+def test_one_run_has_no_interval_and_no_test_score_no_row() -> None:
+    [series] = select(load_plan("table5-baselines").series(), ["physics"], ["transformer"])
+    [row] = summarise([series], [(Job(series, 0), record(0.97)), (Job(series, 1), record(None))], "node-classification")
+    assert (row.runs, row.interval, row.deviation, row.published, row.difference) == (1, None, None, None, None)
+    assert row.note.endswith("paper: out of memory")
