@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from polyformer.errors import PresetNotFound
+from polyformer.errors import FileCorrupt, PresetNotFound
 from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
-from polyformer.presets import _table, list_presets, load_preset
+from polyformer.presets import _table, list_presets, load_preset, write_preset
 from polyformer.settings import split_settings
 from polyformer.training.settings import TrainingSettings
 
-ROWS = [(name, *key) for name in list_presets() for key in _table(name)]
+ROWS = [(name, *key[1:]) for name in list_presets() for key in _table(name)]
 
 
 @pytest.mark.parametrize(("preset", "dataset", "basis"), ROWS)
@@ -36,8 +38,25 @@ def test_published_values() -> None:
         (("paper", "pokec", "chebyshev"), r"with the basis 'chebyshev'\. There are: monomial"),
         (("papr", "cs"), "Did you mean 'paper'"),
         (("paper", "cs", None, "gcn"), "holds settings of polyformer. Got gcn. Leave the preset out"),
+        (("nowhere.csv", "cs"), r"There is no preset file 'nowhere\.csv'"),
     ],
 )
 def test_what_there_is_not(arguments: tuple, message: str) -> None:
     with pytest.raises(PresetNotFound, match=message):
         load_preset(*arguments)
+
+
+def test_files_of_ones_own(tmp_path: Path) -> None:
+    """Rows of several models and bases live in one file; what is written is read back as it was."""
+    path = tmp_path / "deep" / "best.csv"
+    first = {"basis": "optimal", "order": 4, "lr": 5e-5, "self_loops": False, "ffn_channels": None}
+    write_preset(path, "polyformer", "cs", first)
+    write_preset(path, "gcn", "cs", {"dropout": 0.5, "batch_size": "full"})
+    write_preset(path, "polyformer", "cs", first | {"order": 6})
+    assert load_preset(str(path), "cs", "optimal") == first | {"order": 6}
+    assert load_preset(str(path), "cs", model="gcn") == {"dropout": 0.5, "batch_size": "full"}
+    with pytest.raises(PresetNotFound, match="with the basis 'chebyshev'"):
+        load_preset(str(path), "cs", "chebyshev")
+    path.write_text("no,columns\n1,2\n")
+    with pytest.raises(FileCorrupt, match="cannot be read as a preset"):
+        load_preset(str(path), "cs")

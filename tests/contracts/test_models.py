@@ -89,7 +89,7 @@ def test_defaults_and_search_space_are_settings(name: str) -> None:
     pair = [kind.settings_type, TrainingSettings]
     split_settings(pair, kind.training_defaults)
     assert {"lr", "weight_decay", "dropout", "hidden_channels"} <= set(kind.search_space)
-    for key, choices in kind.search_space.items():
+    for key, choices in [*kind.search_space.items(), *kind.large_search_space.items()]:
         assert len(set(choices)) == len(choices) > 1
         for choice in choices:
             if key != "heads":  # must divide a width, which is searched too

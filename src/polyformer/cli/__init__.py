@@ -20,6 +20,7 @@ from polyformer.cli.predict import predict
 from polyformer.cli.reproduce import reproduce
 from polyformer.cli.tokens import tokens
 from polyformer.cli.train import train
+from polyformer.cli.tune import tune
 from polyformer.errors import PolyformerError
 
 __all__ = ["app", "main"]
@@ -34,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, predict, tokens, reproduce, datasets, models, bases):
+for verb in (train, predict, tokens, tune, reproduce, datasets, models, bases):
     app.command()(verb)
 app.command("import")(import_command)
 

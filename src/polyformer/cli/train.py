@@ -16,7 +16,7 @@ from polyformer.registry import parse_spec, parse_value
 if TYPE_CHECKING:
     from polyformer.training.run import RunRequest
 
-__all__ = ["train"]
+__all__ = ["place_of_data", "place_of_preset", "read_settings", "train"]
 
 
 def train(
@@ -30,7 +30,9 @@ def train(
     order: int | None = typer.Option(None, help="K: tokens g_0, …, g_K of every node. [default: 10]"),
     self_loops: bool | None = typer.Option(None, "--self-loops/--no-self-loops", help="Use the operator of A + I."),
     preset: str | None = typer.Option(
-        None, help="Settings by name: `fast` holds ours that need a minute or two, `paper` the published ones."
+        None,
+        help="Settings by name: `fast` holds ours that need a minute or two, `paper` the published ones; or a `.csv` "
+        "file, as `polyformer tune` writes it.",
     ),
     split: int | None = typer.Option(None, help="Which of the data set's splits. [default: 0]"),
     protocol: str | None = typer.Option(
@@ -79,19 +81,19 @@ def train(
 
     display = Display(json_only)
     given: dict[str, Any] = {
-        "data": None if data is None else _place(data),
+        "data": None if data is None else place_of_data(data),
         "model": model,
         "data_root": None if data_root is None else str(data_root),
         "protocol": protocol,
         "split": split,
         "seed": seed,
         "device": device,
-        "preset": preset,
+        "preset": None if preset is None else place_of_preset(preset),
         "tokens": None if tokens is None else str(tokens.resolve()),
         "memory": None if memory is None else parse_bytes(memory),
     }
     asked = {name: value for name, value in given.items() if value is not None}
-    chosen = _read_settings(settings, basis, order, self_loops)
+    chosen = read_settings(settings, basis, order, self_loops)
     if resume:
         if out is None:
             raise InvalidParameter("'--resume' must come with --out RUN, the run directory to continue. Got none.")
@@ -135,14 +137,22 @@ def _suggest_preset(display: Display, request: RunRequest) -> None:
         display.say("default settings; '--preset fast' holds settings chosen for this data set")
 
 
-def _place(data: str) -> str:
+def place_of_preset(preset: str) -> str:
+    """A file as an absolute path, so that the run can go on from anywhere; a name as it is."""
+    from polyformer.presets import is_preset_file
+
+    return str(Path(preset).resolve()) if is_preset_file(preset) else preset
+
+
+def place_of_data(data: str) -> str:
     """A path as an absolute one, so that the run finds its data from anywhere; a data set's name as it is."""
     from polyformer.datasets import DATASETS
 
     return data if parse_spec(data)[0] in DATASETS or not Path(data).exists() else str(Path(data).resolve())
 
 
-def _read_settings(pairs: list[str], basis: str | None, order: int | None, self_loops: bool | None) -> dict[str, Any]:
+def read_settings(pairs: list[str], basis: str | None, order: int | None, self_loops: bool | None) -> dict[str, Any]:
+    """The settings asked for by ``--set`` and by options of their own."""
     chosen: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

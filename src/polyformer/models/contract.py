@@ -65,11 +65,14 @@ class NodeModel(nn.Module, ABC):
     Attributes:
         training_defaults: training settings that suit the model, where the user asks for no others.
         search_space: for every setting that ``tune`` searches, the values it chooses from.
+        large_search_space: the same where there are a great many training nodes; what it leaves out is not searched
+            there. Empty: as for few.
     """
 
     settings_type: ClassVar[type]
     training_defaults: ClassVar[Mapping[str, Any]] = {}
     search_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
+    large_search_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
 
     @abstractmethod
     def __init__(self, in_channels: int, out_channels: int, settings: Any) -> None:

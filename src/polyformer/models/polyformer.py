@@ -41,8 +41,9 @@ class PolyFormerSettings(TokenSettings):
 class PolyFormerModel(TokenModel):
     """PolyFormer: a transformer of node-wise polynomial filters over each node's tokens.
 
-    See :class:`polyformer.nn.polyformer.PolyFormer`. The search space is the paper's; as it leaves out the attention
-    group's own rates, which the published settings use, those are searched over the same ranges.
+    See :class:`polyformer.nn.polyformer.PolyFormer`. The search space is the paper's, for large graphs too; as
+    it leaves out the attention group's own rates, which the published settings use, those are searched over the same
+    ranges.
     """
 
     settings_type = PolyFormerSettings
@@ -60,6 +61,22 @@ class PolyFormerModel(TokenModel):
         "attention_dropout": _DROPOUTS,
         "decay": (1.0, 1.2, 1.4, 1.6, 1.8, 2.0),
         "mlp_ratio": (0.5, 1.0, 2.0),
+    }
+    large_search_space: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "order": (4, 8, 10),
+        "num_layers": (1, 2),
+        "heads": (1, 4, 8),
+        "hidden_channels": (128, 512, 1024),
+        "ffn_channels": (512, 1024),
+        "lr": (5e-5, 2e-4, 1e-2),
+        "attention_lr": (5e-5, 2e-4, 1e-2),
+        "weight_decay": (0.0, 5e-5, 5e-4, 1e-3),
+        "attention_weight_decay": (0.0, 5e-5, 5e-4, 1e-3),
+        "dropout": (0.0, 0.25, 0.4, 0.5),
+        "attention_dropout": (0.0, 0.25, 0.4, 0.5),
+        "decay": (1.0, 2.0),
+        "mlp_ratio": (0.5, 1.0),
+        "batch_size": (10_000, 20_000, 50_000),
     }
 
     def __init__(self, in_channels: int, out_channels: int, settings: PolyFormerSettings) -> None:

@@ -1,4 +1,7 @@
-"""Settings by name for a data set and basis: one CSV file a preset.
+"""Settings by name for a data set and basis: one CSV file a preset, of the package or of the user's own.
+
+A file has a row for each data set, basis and model, and a column for each setting; a cell that is empty leaves that
+setting alone. Without a column ``model`` it is PolyFormer's. ``polyformer tune`` writes such files.
 
 ``paper`` holds the published settings. Where the paper's text and its published results differ, they are those of the
 results: the monomial rows set ``self_loops``, full batches, 2,000 epochs with the patience of the row.
@@ -10,14 +13,21 @@ validation scores. ``python -m benchmarks.scores`` shows what they reach.
 from __future__ import annotations
 
 import csv
+import io
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from polyformer.errors import PresetNotFound
+from polyformer.errors import FileCorrupt, PresetNotFound
+from polyformer.files import reporting_io_errors, write_whole
 from polyformer.registry import parse_value, suggest
 
-__all__ = ["has_preset", "list_presets", "load_preset"]
+__all__ = ["has_preset", "is_preset_file", "list_presets", "load_preset", "write_preset"]
+
+Key = tuple[str, str, str | None]
+"""Model, data set and basis; None for a model that has none."""
 
 _SHARED: dict[str, dict[str, Any]] = {
     "paper": {"epochs": 2000, "shuffle": "batches"},
@@ -28,13 +38,57 @@ _PRESET_MODEL = "polyformer"
 
 
 @cache
-def _table(name: str) -> dict[tuple[str, str], dict[str, Any]]:
+def _table(name: str) -> dict[Key, dict[str, Any]]:
     text = files("polyformer.presets").joinpath(f"{name}.csv").read_text(encoding="utf-8")
+    return {key: row | _SHARED[name] for key, row in _parse(text).items()}
+
+
+def _parse(text: str) -> dict[Key, dict[str, Any]]:
     rows = {}
     for row in csv.DictReader(text.splitlines()):
-        key = row.pop("dataset"), row["basis"]
-        rows[key] = {column: parse_value(value) for column, value in row.items()} | _SHARED[name]
+        key = row.pop("model", None) or _PRESET_MODEL, row.pop("dataset"), row.get("basis") or None
+        rows[key] = {column: parse_value(value) for column, value in row.items() if value}
     return rows
+
+
+def is_preset_file(name: str) -> bool:
+    """Whether a preset is named by the path of its file.
+
+    >>> is_preset_file("tuned/best.csv"), is_preset_file("paper")
+    (True, False)
+    """
+    return name.endswith(".csv")
+
+
+def _read_file(path: Path) -> dict[Key, dict[str, Any]]:
+    try:
+        return _parse(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise PresetNotFound(f"There is no preset file '{path}'. Check the path.") from None
+    except (OSError, UnicodeDecodeError, KeyError, AttributeError) as error:
+        raise FileCorrupt(
+            f"'{path}' cannot be read as a preset ({error}). It must be a CSV file with a column 'dataset' and a "
+            f"column for each setting."
+        ) from None
+
+
+def write_preset(path: Path, model: str, dataset: str, settings: Mapping[str, Any]) -> None:
+    """Put settings into a preset file, in place of those that it has for the same model, data set and basis."""
+    rows = _read_file(path) if path.exists() else {}
+    rows[model, dataset, settings.get("basis")] = dict(settings)
+    columns = list(dict.fromkeys(["basis", *(name for row in rows.values() for name in row)]))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["model", "dataset", *columns])
+    for (owner, data, _), row in rows.items():
+        writer.writerow([owner, data, *(_word(row[name]) if name in row else "" for name in columns)])
+    with reporting_io_errors("a preset", path), write_whole(path) as file:
+        file.write(text.getvalue().encode())
+
+
+def _word(value: Any) -> str:
+    """What :func:`parse_value` reads back."""
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
 
 
 def list_presets() -> list[str]:
@@ -52,29 +106,37 @@ def has_preset(name: str, dataset: str) -> bool:
     >>> has_preset("fast", "citeseer"), has_preset("fast", "minefield")
     (True, False)
     """
-    return any(known == dataset for known, _ in _table(name))
+    return any(known == dataset for _, known, _ in _table(name))
 
 
 def load_preset(name: str, dataset: str, basis: str | None = None, model: str = _PRESET_MODEL) -> dict[str, Any]:
     """The settings of a preset for a data set, and for a basis or else Chebyshev if there is that, or the only one.
 
+    Args:
+        name: of a preset of the package, or the path of a ``.csv`` file.
+
     >>> load_preset("paper", "minesweeper", "chebyshev")["order"]
     8
     """
-    if name not in _SHARED:
-        raise PresetNotFound(f"Unknown preset '{name}'. {suggest(name, _SHARED)}")
-    if model != _PRESET_MODEL:
+    if is_preset_file(name):
+        table = _read_file(Path(name))
+    elif name in _SHARED:
+        table = _table(name)
+    else:
+        raise PresetNotFound(f"Unknown preset '{name}'. {suggest(name, _SHARED)} A file of your own must end in .csv.")
+    models = {m for m, _, _ in table}
+    if model not in models:
         raise PresetNotFound(
-            f"The preset '{name}' holds settings of {_PRESET_MODEL}. Got {model}. Leave the preset out."
+            f"The preset '{name}' holds settings of {', '.join(sorted(models))}. Got {model}. Leave the preset out."
         )
-    table = _table(name)
-    bases = [b for d, b in table if d == dataset]
+    bases = [b for m, d, b in table if (m, d) == (model, dataset)]
     if not bases:
-        sets = sorted({d for d, _ in table})
+        sets = sorted({d for m, d, _ in table if m == model})
         raise PresetNotFound(f"The preset '{name}' has no settings for '{dataset}'. {suggest(dataset, sets)}")
     chosen = basis or ("chebyshev" if "chebyshev" in bases else bases[0])
     if chosen not in bases:
         raise PresetNotFound(
-            f"The preset '{name}' has no settings for '{dataset}' with the basis '{chosen}'. {suggest(chosen, bases)}"
+            f"The preset '{name}' has no settings for '{dataset}' with the basis '{chosen}'. "
+            f"{suggest(str(chosen), [b for b in bases if b is not None])}"
         )
-    return dict(table[dataset, chosen])
+    return dict(table[model, dataset, chosen])

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+
+from polyformer.cli.display import Display
+from polyformer.cli.interrupt import graceful_interrupt
+from polyformer.cli.train import place_of_data, place_of_preset, read_settings
+from polyformer.progress import format_seconds, parse_seconds
+from polyformer.registry import parse_spec
+
+__all__ = ["tune"]
+
+
+def tune(
+    data: str = typer.Argument(..., metavar="DATASET|PATH", help="A data set (`polyformer datasets`) or a graph."),
+    model: str = typer.Option("polyformer", help="Which model; `polyformer models NAME` shows what is searched."),
+    basis: str | None = typer.Option(None, help="Basis of the tokens; see `polyformer bases`. [default: chebyshev]"),
+    order: int | None = typer.Option(None, help="Fix K instead of searching it."),
+    self_loops: bool | None = typer.Option(None, "--self-loops/--no-self-loops", help="Use the operator of A + I."),
+    trials: int = typer.Option(100, min=1, help="Finished trials in all, those of earlier calls included."),
+    study: Path | None = typer.Option(
+        None, help="The file of the study; one that exists goes on. [default: tuning/DATA-MODEL-BASIS.journal]"
+    ),
+    out: Path | None = typer.Option(None, help="The preset file that gets the best settings. [default: STUDY.csv]"),
+    budget: str | None = typer.Option(None, metavar="TIME", help="Stop after so long, e.g. 2h or 45min."),
+    workers: int | None = typer.Option(
+        None, min=1, help="Trials at a time, each on one thread. [default: one for each core]"
+    ),
+    preset: str | None = typer.Option(None, help="Fix the settings of this preset instead of searching them."),
+    settings: list[str] = typer.Option(
+        [], "--set", metavar="KEY=VALUE", help="Fix a setting instead of searching it; may be given more than once."
+    ),
+    split: int = typer.Option(0, help="Which of the data set's splits is searched on."),
+    protocol: str | None = typer.Option(None, help="How splits are drawn; the paper's way by default."),
+    seed: int = typer.Option(0, help="Of the search and of every training."),
+    data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
+    json_only: bool = typer.Option(False, "--json", help="Print the best settings as JSON and nothing else on stdout."),
+) -> None:
+    """Search for the settings of a model that suit your data, by validation scores alone.
+
+    TPE chooses among the values that `polyformer models NAME` lists (the paper's, for its own models) and among batch
+    sizes; trials that fall behind the median are given up. The study file keeps every trial: the same command goes on
+    where it stopped, with more trials if --trials is larger. The best settings become a preset file.
+
+    Examples:
+
+    - `polyformer tune minefield --trials 20 --set epochs=50`
+
+    - `polyformer tune citeseer --basis bernstein --budget 1h`, then
+      `polyformer train citeseer --basis bernstein --preset tuning/citeseer-polyformer-bernstein.csv`
+
+    - `polyformer tune my_graph/ --model gprgnn --trials 200 --study gprgnn.journal`
+    """
+    from polyformer.machine import num_cores, usable_memory
+    from polyformer.presets import write_preset
+    from polyformer.training.run import RunRequest, load_task
+    from polyformer.tuning.space import search_space
+    from polyformer.tuning.study import Finished
+    from polyformer.tuning.study import tune as search
+
+    display, count = Display(json_only), workers or num_cores()
+    end = None if budget is None else time.monotonic() + parse_seconds(budget)
+    request = RunRequest(
+        data=place_of_data(data),
+        model=model,
+        data_root=None if data_root is None else str(data_root),
+        protocol=protocol,
+        split=split,
+        seed=seed,
+        preset=None if preset is None else place_of_preset(preset),
+        settings=read_settings(settings, basis, order, self_loops),
+        memory=usable_memory() // count,
+    )
+    journal = study if study is not None else _journal(request.data, model, basis)
+    preset_file = out if out is not None else journal.with_suffix(".csv")
+    with display.stages() as loading:
+        task, nodes = load_task(request, loading, display.say)
+    space = search_space(request, len(nodes.train), task.graph.num_features)
+    display.say(f"searching {', '.join(space)} of {model} on {task.name}, by {task.metric} on validation")
+    started, before = time.monotonic(), 0
+
+    def observe(finished: Finished) -> None:
+        nonlocal before
+        before = before or finished.done - 1
+        rate = (time.monotonic() - started) / (finished.done - before)
+        score = "given up" if finished.score is None else f"{finished.score:.4f}"
+        best = "" if finished.best is None else f", best {finished.best:.4f}"
+        left = format_seconds(rate * max(0, trials - finished.done))
+        display.say(f"[{finished.done}/{trials}] trial {finished.number}: {score}{best}; about {left} left")
+
+    with graceful_interrupt(display.say) as interrupted:
+        best = search(
+            request,
+            space,
+            journal,
+            trials=trials,
+            workers=count,
+            observe=observe,
+            should_stop=lambda: interrupted() or (end is not None and time.monotonic() > end),
+        )
+    dataset = parse_spec(request.data)[0]
+    write_preset(preset_file, model, dataset, best.settings)
+    display.say(f"best of {best.trials} trials: {task.metric} {best.score:.4f} on validation")
+    display.say("  " + " ".join(f"{name}={value}" for name, value in best.settings.items()))
+    if best.stopped:
+        display.say("stopped; the same command goes on from here")
+    display.say(f"next: polyformer train {data} --model {model} --preset {preset_file}")
+    display.result({**asdict(best), "study": str(journal), "preset": str(preset_file)})
+
+
+def _journal(data: str, model: str, basis: str | None) -> Path:
+    name = "-".join(filter(None, [Path(data).name, model, basis]))
+    return Path("tuning") / (re.sub(r"[^A-Za-z0-9_.-]+", "-", name) + ".journal")
