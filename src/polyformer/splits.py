@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -28,11 +28,16 @@ BALANCED_SEEDS = (
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Node ids (int64) to train on, to select by and to test on; ``val`` and ``test`` may be empty."""
+    """Node ids (int64) to train on, to select by and to test on; ``val`` and ``test`` may be empty.
+
+    Attributes:
+        fit: the three are the same nodes: how well a function can be fitted is asked, not how well it generalises.
+    """
 
     train: np.ndarray
     val: np.ndarray
     test: np.ndarray
+    fit: bool = field(default=False, kw_only=True)
 
     def check(self, labels: np.ndarray) -> None:
         """Refuse a split that cannot be used with these labels."""
@@ -49,6 +54,10 @@ class Split:
                 )
         if len(self.train) == 0:
             raise InvalidData("The split has no training nodes. Label some nodes for training.")
+        if self.fit:
+            assert np.array_equal(self.train, self.val)
+            assert np.array_equal(self.train, self.test)
+            return
         nodes, counts = np.unique(np.concatenate([self.train, self.val, self.test]), return_counts=True)
         if (counts > 1).any():
             raise InvalidData(

@@ -20,7 +20,17 @@ from polyformer.graph_checks import to_numpy
 from polyformer.registry import Registry
 from polyformer.splits import Split
 
-__all__ = ["METRICS", "OBJECTIVES", "Binary", "Multiclass", "Objective", "Regression", "Task", "check_labels"]
+__all__ = [
+    "METRICS",
+    "OBJECTIVES",
+    "Binary",
+    "Multiclass",
+    "Objective",
+    "Regression",
+    "Task",
+    "check_labels",
+    "squared_error",
+]
 
 
 def accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
@@ -44,6 +54,15 @@ def r2(scores: np.ndarray, labels: np.ndarray) -> float:
     """1 - squared error / variance of the labels; ``scores`` (n, 1)."""
     spread = float(((labels - labels.mean()) ** 2).sum())
     return 1.0 - float(((scores[:, 0] - labels) ** 2).sum()) / spread if spread > 0 else float("nan")
+
+
+def squared_error(score: float, labels: np.ndarray) -> float:
+    """The sum of squared errors behind an R² score on these labels.
+
+    >>> squared_error(0.75, np.array([1.0, 3.0]))
+    0.5
+    """
+    return (1.0 - score) * float(((labels - labels.mean()) ** 2).sum())
 
 
 METRICS: Registry[Callable[[np.ndarray, np.ndarray], float]] = Registry(
@@ -214,6 +233,7 @@ class Task:
                 "metric": self.metric,
                 "protocol": self.protocol,
                 "num_splits": len(self.splits),
+                "fit": any(split.fit for split in self.splits),
                 "class_names": self.class_names,
                 "ids": self.ids is not None,
             }
@@ -232,7 +252,7 @@ class Task:
             ids = np.load(folder / "ids.npy", mmap_mode="r", allow_pickle=False) if about["ids"] else None
             with np.load(folder / "splits.npz", allow_pickle=False) as arrays:
                 splits = [
-                    Split(*(arrays[f"{part}_{i}"] for part in ("train", "val", "test")))
+                    Split(*(arrays[f"{part}_{i}"] for part in ("train", "val", "test")), fit=about.get("fit", False))
                     for i in range(about["num_splits"])
                 ]
         except (OSError, ValueError, KeyError, EOFError) as error:

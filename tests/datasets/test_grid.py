@@ -10,6 +10,7 @@ from polyformer.datasets.grid import FILTERS, GRID_2D, filter_targets
 from polyformer.errors import InvalidParameter, UnknownName
 from polyformer.graph import Graph
 from polyformer.operators import Operator
+from polyformer.tasks import Task
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -40,6 +41,15 @@ def test_one_image_is_a_regression(real_root: Path) -> None:
     np.testing.assert_allclose(task.graph.features[:, 0], images.signals[:, 3], rtol=1e-6)
     np.testing.assert_array_equal(task.splits[0].train, np.flatnonzero(images.interior))
     np.testing.assert_array_equal(task.labels, filter_targets(images.graph, images.signals[:, [3]], "band")[:, 0])
+
+
+def test_fitting_uses_the_same_pixels_throughout(real_root: Path, tmp_path: Path) -> None:
+    task = load_dataset("2Dgrid:image=3,filter=band", real_root, "fit")
+    task.save(tmp_path / "image")
+    for split in (task.splits[0], Task.load(tmp_path / "image").splits[0]):
+        assert split.fit
+        np.testing.assert_array_equal(split.train, split.val)
+        np.testing.assert_array_equal(split.train, split.test)
 
 
 def test_wrong_options(real_root: Path) -> None:

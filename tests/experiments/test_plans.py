@@ -62,6 +62,23 @@ def test_every_published_entry_is_planned_once(experiment: str) -> None:
     assert set(planned) == {(e.model, e.basis, e.dataset) for e in published_scores(table=found.published)}
 
 
+@pytest.mark.parametrize(
+    "series", [entry for name, entry in SERIES if name in ("table2", "table7")], ids=lambda entry: "-".join(entry.key)
+)
+def test_synthetic_models_have_5k_parameters(series: Series) -> None:
+    settings = series.jobs()[0].request.resolve_settings()
+    kind = MODELS[series.model]
+    model = kind(1, 1, split_settings([kind.settings_type, TrainingSettings], settings)[0])
+    assert sum(parameter.numel() for parameter in model.parameters()) == pytest.approx(5000, rel=0.06)
+
+
+def test_a_run_of_the_synthetic_experiment_is_an_image() -> None:
+    [series] = select(load_plan("synthetic-selfattn").series(), ["mixed-band-pass"], bases=["optimal"])
+    requests = [job.request for job in series.jobs(2)]
+    assert [request.data for request in requests] == ["2Dgrid:image=0,filter=band", "2Dgrid:image=1,filter=band"]
+    assert {request.split for request in requests} == {0}
+
+
 def test_runs_take_splits_in_turn_and_seeds_of_their_own() -> None:
     [first, second] = Plan.parse("own", OWN).series()
     assert [(job.request.split, job.request.seed) for job in first.jobs()] == [(0, 0), (1, 1), (0, 2)]

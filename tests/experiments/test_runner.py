@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from polyformer.experiments.costs import Costs, estimate_seconds
 from polyformer.experiments.plan import Plan, load_plan, select
 from polyformer.experiments.records import Records
 from polyformer.experiments.runner import Event, run_jobs
+from polyformer.experiments.summary import summarise
 from tests.cli.test_cli import run
 
 PLAN = """
@@ -149,3 +151,16 @@ def test_events_count_down(tmp_path: Path) -> None:
     run_jobs(Plan.parse("small", PLAN).series()[0].jobs(), Records(tmp_path), workers=2, observe=events.append)
     assert [event.done for event in events] == [0, 1, 2]
     assert events[0].left_seconds > events[-1].left_seconds == 0
+
+
+def test_a_filter_is_fitted_on_an_image(tmp_path: Path, data_root: Path) -> None:
+    [series] = select(load_plan("synthetic-polyattn-mixed").series(), ["mixed-low-pass"], bases=["chebyshev"])
+    short = replace(series, settings=series.settings | {"epochs": 12, "lr": 0.02})
+    outcome = run_jobs(short.jobs(1), Records(tmp_path), data_root=data_root)
+    assert outcome.failures == []
+    table2, table7 = (summarise([short], outcome.records, table) for table in ("synthetic", "selfattn"))
+    assert [row.metric for row in table2] == ["r2", "squared_error"]
+    assert [row.metric for row in table7] == ["squared_error"]
+    result = outcome.records[0][1]["result"]
+    assert result["test"] == pytest.approx(result["val"]) == table2[0].mean
+    assert result["squared_error"] == table7[0].mean > 0

@@ -97,7 +97,8 @@ class GridImages(PublishedDataset):
 
     On its own the name gives the grid with all 50 images as features and nothing to train on.
     ``2Dgrid:image=3,filter=band`` is the experiment on one image: its pixels as the one feature, the filtered image
-    (see :func:`filter_targets`) as real-valued labels, and the interior pixels to train on.
+    (see :func:`filter_targets`) as real-valued labels, and the interior pixels to train on. By the protocol ``fit``
+    they are also those to select by and to test on, as in the paper: it asks which filters a model can express.
     """
 
     options = ("image", "filter")
@@ -124,8 +125,8 @@ class GridImages(PublishedDataset):
             )
         signal = images.signals[:, [image]]
         labels = filter_targets(images.graph, signal, filter_name)[:, 0]
-        nothing = np.empty(0, np.int64)
-        split = Split(np.flatnonzero(images.interior), nothing, nothing)
+        nodes, nothing = np.flatnonzero(images.interior), np.empty(0, np.int64)
+        split = Split(nodes, nodes, nodes, fit=True) if protocol == "fit" else Split(nodes, nothing, nothing)
         return Task(self.name, images.graph.with_features(signal), labels, [split], protocol, "r2")
 
     def _images(self, paths: Mapping[str, Path]) -> Images:
@@ -139,7 +140,7 @@ class GridImages(PublishedDataset):
 
 
 def _without_labels(images: Images) -> Contents:
-    return Contents(images.graph, np.full(images.graph.num_nodes, -1, np.int64), {"interior": []})
+    return Contents(images.graph, np.full(images.graph.num_nodes, -1, np.int64), {"interior": [], "fit": []})
 
 
 GRID_2D = GridImages(
@@ -148,6 +149,6 @@ GRID_2D = GridImages(
     files=(RemoteFile("raw/2Dgrid.mat"),),
     citation="He et al., BernNet: learning arbitrary graph spectral filters via Bernstein approximation, NeurIPS 2021",
     counts=Counts(nodes=10_000, edges=19_800, features=50, classes=0),
-    protocols=("interior",),
+    protocols=("interior", "fit"),
     advice="It cannot be downloaded from here; 2Dgrid.mat comes with the code of Specformer, among its raw data.",
 )

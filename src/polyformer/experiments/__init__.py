@@ -32,6 +32,12 @@ class Experiment:
 EXPERIMENTS: Registry[Experiment] = Registry(
     "experiment",
     {
+        "table2": Experiment(
+            "Table 2: Performance of PolyAttn on synthetic datasets",
+            "How well six pairs of node-wise filters are fitted on images of 100 × 100 pixels: R² and squared error.",
+            ("synthetic-polyattn-mixed", "synthetic-polyattn-opposite", "synthetic-baselines"),
+            "synthetic",
+        ),
         "table4": Experiment(
             "Table 4: Performance of PolyAttn on real-world datasets",
             "Node-wise filters (PolyAttn) against one filter for all nodes (UniFilter), one layer each, in four bases.",
@@ -49,6 +55,12 @@ EXPERIMENTS: Registry[Experiment] = Registry(
             "PolyFormer with monomial tokens and eight other models on four graphs of up to 111 million nodes.",
             ("table6-polyformer-linkx", "table6-polyformer-ogb", "table6-baselines-linkx", "table6-baselines-ogb"),
             "large-scale",
+        ),
+        "table7": Experiment(
+            "Table 7: Performance comparison of SelfAttn and PolyAttn in fitting node-wise filters",
+            "tanh (PolyAttn) against softmax (SelfAttn) on four of the filters of table2, whose runs it shares.",
+            ("synthetic-polyattn-mixed", "synthetic-selfattn"),
+            "selfattn",
         ),
     },
 )

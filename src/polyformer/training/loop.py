@@ -63,7 +63,8 @@ def workload_of(
     assert isinstance(settings.batch_size, int), "resolve the settings first"
     steps = -(-len(split.train) // settings.batch_size)
     # Part by part, so that where rows lie on disk each part is read in one piece.
-    nodes = np.concatenate([np.sort(part) for part in (split.train, split.val, split.test)])
+    parts = (split.train,) if split.fit else (split.train, split.val, split.test)
+    nodes = np.concatenate([np.sort(part) for part in parts])
     rows = len(split.train) + len(split.val)
     return Workload(nodes, rows, steps + 1, settings.epochs, memory, tokens, scratch, report)
 

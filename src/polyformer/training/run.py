@@ -22,7 +22,7 @@ from polyformer.progress import Share, Stages
 from polyformer.registry import parse_spec
 from polyformer.settings import split_settings
 from polyformer.splits import Split, hold_out
-from polyformer.tasks import Task
+from polyformer.tasks import Task, squared_error
 from polyformer.tokens import open_tokens
 from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.loop import EpochRecord, Observer, Trainer, derive_seed, workload_of
@@ -252,5 +252,7 @@ def _train(
         **model.describe(),
         "versions": versions(),
     }
+    if task.is_regression and test is not None:
+        result["squared_error"] = squared_error(test, task.labels[split.test])
     run.write_result(result)
     return result
