@@ -134,7 +134,7 @@ def encode_split(column: Any, labels: Labels, table: str) -> tuple[Split, tuple[
         if len(bare):
             notes.append(f"{len(bare):,} test nodes have no label: they are predicted, but not scored.")
         parts[part] = nodes[labels.known[nodes]]
-    return Split(**parts), tuple(notes)
+    return Split(parts["train"], parts["val"], parts["test"]), tuple(notes)
 
 
 def check_training_classes(labels: Labels, splits: Sequence[Split]) -> str | None:
