@@ -17,7 +17,15 @@ from polyformer.tasks import METRICS, Task
 from tests.datasets.small_files import write_small
 
 PUBLISHED = [name for name in DATASETS if isinstance(DATASETS[name], PublishedDataset)]
-NUM_SPLITS = {"none": (0,), "interior": (0,), "fit": (0,), "public": (1,), "balanced": (10,), "uniform": (10,), "fixed": (1, 5, 10)}
+NUM_SPLITS = {
+    "none": (0,),
+    "interior": (0,),
+    "fit": (0,),
+    "public": (1,),
+    "balanced": (10,),
+    "uniform": (10,),
+    "fixed": (1, 5, 10),
+}
 REAL_ROOT = os.environ.get("POLYFORMER_DATA") or None
 
 

@@ -35,8 +35,8 @@ def test_rows_stand_beside_the_published_ones() -> None:
     assert (second.mean, second.runs, second.difference, second.published) == (None, 0, None, 0.8180)
     lines = to_markdown([first, second]).splitlines()
     assert lines[2].startswith("| polyformer (monomial) | citeseer | accuracy | 83.00 ± ")
-    assert lines[2].endswith("| 1.00 | 3 | 82.37 ± 0.65 | +0.63 | 12 | 1 |")
-    assert "| – | – | 0 | 81.80 ± 0.76 | – | – |  |" in lines[3]
+    assert lines[2].endswith("| 1.00 | 3 | 82.37 ± 0.65 | +0.63 | 12 | 256.0 MiB | 1 |")
+    assert "| – | – | 0 | 81.80 ± 0.76 | – | – | – |  |" in lines[3]
     assert lines[-1].startswith("1. published settings")
     table = list(csv.DictReader(to_csv([first, second]).splitlines()))
     assert float(table[0]["mean"]) == pytest.approx(0.83)

@@ -33,6 +33,9 @@ def models(name: str | None = typer.Argument(None, metavar="[NAME]", help="Show 
         display.say(f"{title}:")
         for key, default, text in describe(kind):
             display.say(f"  {key:<24} {chosen.training_defaults.get(key, default)!s:<10} {text}")
-    display.say("searched by tune:")
-    for key, choices in chosen.search_space.items():
-        display.say(f"  {key:<24} {', '.join(map(str, choices))}")
+    spaces = {"searched by tune": chosen.search_space, "searched on large graphs": chosen.large_search_space}
+    for title, space in spaces.items():
+        if space:
+            display.say(f"{title}:")
+        for key, choices in space.items():
+            display.say(f"  {key:<24} {', '.join(map(str, choices))}")

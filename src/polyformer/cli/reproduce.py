@@ -38,7 +38,7 @@ def reproduce(
     results: Path = typer.Option(Path("results"), help="Where the records of finished runs are kept."),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
     show: bool = typer.Option(False, "--show", help="Print the tables from the records that there are; run nothing."),
-    as_csv: bool = typer.Option(False, "--csv", help="Print the tables as CSV, with time and memory."),
+    as_csv: bool = typer.Option(False, "--csv", help="Print the tables as CSV."),
     json_only: bool = typer.Option(False, "--json", help="Print the tables as JSON."),
 ) -> None:
     """Repeat the experiments of the paper and print our numbers beside the published ones.

@@ -47,7 +47,13 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         "table5": Experiment(
             "Table 5: Performance of PolyFormer on node classification",
             "PolyFormer in four bases and fifteen other models on ten graphs, homophilic and heterophilic.",
-            ("table5-polyformer-paper", "table5-polyformer-ours", "table5-baselines"),
+            (
+                "table5-polyformer-paper",
+                "table5-polyformer-ours",
+                "table5-baselines",
+                "table5-specformer",
+                "table5-specformer-truncated",
+            ),
             "node-classification",
         ),
         "table6": Experiment(

@@ -200,7 +200,7 @@ class _Session:
                 self._keep(entry.job, record)
                 self._tell(entry.job, record)
             elif not self.outcome.stopped:
-                reason = _last_line(entry.log)
+                reason = _reason(entry)
                 self.missing = [job for job in self.missing if job.series.key != entry.job.series.key]
                 self.outcome.failures.append((entry.job, reason))
                 self._tell(entry.job, None, reason)
@@ -217,6 +217,9 @@ class _Session:
         self.observe(Event(job, record, failure, len(self.outcome.records), self.total, left))
 
 
-def _last_line(log: Path) -> str:
-    lines = log.read_text("utf-8", "replace").strip().splitlines()
-    return lines[-1].removeprefix("polyformer: ") if lines else "It ended without a word; perhaps memory ran out."
+def _reason(entry: _Running) -> str:
+    """Why a run failed: its last word, which is a sentence on the error."""
+    if entry.process.returncode < 0:
+        return f"It was ended by signal {-entry.process.returncode}; perhaps memory ran out. Try fewer --workers."
+    lines = entry.log.read_text("utf-8", "replace").strip().splitlines()
+    return lines[-1].removeprefix("polyformer: ") if lines else "It ended without a word."

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from polyformer.experiments.plan import Job, Series
+from polyformer.machine import format_bytes
 from polyformer.published import PublishedScore, published_scores
 
 __all__ = ["Row", "bootstrap_interval", "summarise", "to_csv", "to_markdown"]
@@ -125,8 +126,8 @@ def to_markdown(rows: Sequence[Row]) -> str:
     """For people: accuracy and ROC-AUC in percent, notes below."""
     notes = list(dict.fromkeys(row.note for row in rows if row.runs))
     lines = [
-        "| model | data set | metric | ours (95 %) | std | runs | published (95 %) | difference | s / run | note |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| model | data set | metric | ours (95 %) | std | runs | published (95 %) | difference | s / run | memory | note |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         scale, digits = (100, 2) if row.metric in _PERCENT else (1, 4)
@@ -141,6 +142,7 @@ def to_markdown(rows: Sequence[Row]) -> str:
             _with_interval(row.published, row.published_interval, scale, digits),
             _number(row.difference, scale, digits, "+"),
             _number(row.seconds, 1, 0),
+            "–" if row.memory is None else format_bytes(row.memory),
             str(notes.index(row.note) + 1) if row.runs else "",
         ]
         lines.append(f"| {' | '.join(cells)} |")
