@@ -93,6 +93,9 @@ def test_a_plan_that_changes_is_run_again() -> None:
     assert before.jobs()[0].key != after.jobs()[0].key
     noted = Plan.parse("own", OWN.replace("a test", "another note")).series()[0]
     assert noted.jobs()[0].key == before.jobs()[0].key
+    changed = before.changed({"order": 4})
+    assert (changed.note, changed.jobs()[0].key) == ("a test; changed: order=4", after.jobs()[0].key)
+    assert before.changed({}) is before
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -155,7 +154,7 @@ def test_events_count_down(tmp_path: Path) -> None:
 
 def test_a_filter_is_fitted_on_an_image(tmp_path: Path, data_root: Path) -> None:
     [series] = select(load_plan("synthetic-polyattn-mixed").series(), ["mixed-low-pass"], bases=["chebyshev"])
-    short = replace(series, settings=series.settings | {"epochs": 12, "lr": 0.02})
+    short = series.changed({"epochs": 12, "lr": 0.02})
     outcome = run_jobs(short.jobs(1), Records(tmp_path), data_root=data_root)
     assert outcome.failures == []
     table2, table7 = (summarise([short], outcome.records, table) for table in ("synthetic", "selfattn"))

@@ -8,6 +8,7 @@ import typer
 
 from polyformer.cli.display import Display
 from polyformer.cli.interrupt import graceful_interrupt
+from polyformer.cli.train import read_settings
 from polyformer.errors import InvalidParameter
 from polyformer.progress import format_seconds, parse_seconds
 
@@ -35,6 +36,9 @@ def reproduce(
     workers: int | None = typer.Option(
         None, min=1, help="Runs at a time, each on one thread. [default: one for each core]"
     ),
+    settings: list[str] = typer.Option(
+        [], "--set", metavar="KEY=VALUE", help="Change a setting of every run; these runs have records of their own."
+    ),
     results: Path = typer.Option(Path("results"), help="Where the records of finished runs are kept."),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
     show: bool = typer.Option(False, "--show", help="Print the tables from the records that there are; run nothing."),
@@ -57,6 +61,8 @@ def reproduce(
 
     - `polyformer reproduce table4 table5 --show > results.md` — tables of what has been run so far
 
+    - `polyformer reproduce table2 --bases chebyshev --runs 1 --set batch_size=256 --set epochs=300` — in mini-batches
+
     - `polyformer reproduce my-plan.toml` — models and data sets of your own choice under the same protocol
     """
     if list_all:
@@ -71,7 +77,8 @@ def reproduce(
     limit = None if budget is None else parse_seconds(budget)
     opened = [open_experiment(name) for name in names]
     asked = [_words(option) for option in (datasets, models, bases)]
-    chosen = [select(series, *asked) for _, series in opened]
+    changes = read_settings(settings)
+    chosen = [[entry.changed(changes) for entry in select(series, *asked)] for _, series in opened]
     everything = list({entry.key: entry for series in chosen for entry in series}.values())
     records = Records(results)
     if show:

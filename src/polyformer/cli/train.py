@@ -151,7 +151,9 @@ def place_of_data(data: str) -> str:
     return data if parse_spec(data)[0] in DATASETS or not Path(data).exists() else str(Path(data).resolve())
 
 
-def read_settings(pairs: list[str], basis: str | None, order: int | None, self_loops: bool | None) -> dict[str, Any]:
+def read_settings(
+    pairs: list[str], basis: str | None = None, order: int | None = None, self_loops: bool | None = None
+) -> dict[str, Any]:
     """The settings asked for by ``--set`` and by options of their own."""
     chosen: dict[str, Any] = {}
     for pair in pairs:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,13 @@ class Series:
     def label(self) -> str:
         """The model as the paper's tables write it: with its basis in brackets."""
         return self.model if self.basis is None else f"{self.model} ({self.basis})"
+
+    def changed(self, settings: Mapping[str, Any]) -> Series:
+        """The same with other settings, which its note tells."""
+        if not settings:
+            return self
+        words = ", ".join(f"{name}={value}" for name, value in settings.items())
+        return replace(self, settings={**self.settings, **settings}, note=f"{self.note}; changed: {words}")
 
     def jobs(self, runs: int | None = None) -> list[Job]:
         """The first ``runs`` of them, all that are planned by default."""

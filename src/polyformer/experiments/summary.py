@@ -17,6 +17,19 @@ from polyformer.published import PublishedScore, published_scores
 __all__ = ["Row", "bootstrap_interval", "summarise", "to_csv", "to_markdown"]
 
 _PERCENT = ("accuracy", "roc_auc")
+_COLUMNS = (
+    "model",
+    "data set",
+    "metric",
+    "ours (95 %)",
+    "std",
+    "runs",
+    "published (95 %)",
+    "difference",
+    "s / run",
+    "memory",
+    "note",
+)
 
 
 @dataclass(frozen=True)
@@ -126,8 +139,8 @@ def to_markdown(rows: Sequence[Row]) -> str:
     """For people: accuracy and ROC-AUC in percent, notes below."""
     notes = list(dict.fromkeys(row.note for row in rows if row.runs))
     lines = [
-        "| model | data set | metric | ours (95 %) | std | runs | published (95 %) | difference | s / run | memory | note |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        f"| {' | '.join(_COLUMNS)} |",
+        f"|{'---|' * len(_COLUMNS)}",
     ]
     for row in rows:
         scale, digits = (100, 2) if row.metric in _PERCENT else (1, 4)
