@@ -23,6 +23,7 @@ from polyformer.errors import DataNotFound, FileCorrupt, OutOfResources, OutputE
 __all__ = [
     "array_digest",
     "check_samples",
+    "existing_folder",
     "file_samples",
     "new_directory",
     "read_json",
@@ -93,6 +94,11 @@ def new_directory(path: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def existing_folder(path: Path) -> Path:
+    """The folder of ``path``, or the nearest above it that exists: where large intermediate files may go."""
+    return next(folder for folder in path.absolute().parents if folder.is_dir())
 
 
 def sync_directory(path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,17 @@ from polyformer.models import NodeModel, Workload
 from polyformer.progress import Share, Stages
 from polyformer.tasks import Objective, Task
 
-__all__ = ["ROWS_PER_BLOCK", "open_run_task", "predict_blocks", "predict_scores", "write_predictions"]
+__all__ = [
+    "ROWS_PER_BLOCK",
+    "ParquetRows",
+    "Resources",
+    "node_blocks",
+    "node_scores",
+    "open_run_task",
+    "predict_blocks",
+    "predict_scores",
+    "write_predictions",
+]
 
 ROWS_PER_BLOCK = 1 << 16
 """Nodes whose scores are in memory at once, and rows of a row group of the Parquet file."""
@@ -38,47 +48,80 @@ def open_run_task(run: Path, data: str | None = None, root: str | None = None, l
     return load_source(data, root, progress=loading)
 
 
-def predict_blocks(
-    model: NodeModel,
-    objective: Objective,
-    graph: Graph,
-    nodes: np.ndarray | None = None,
-    *,
-    memory: int | None = None,
-    tokens: Path | None = None,
-    scratch: Path | None = None,
-    report: Callable[[str], None] | None = None,
-    progress: Share | None = None,
-    predicted: Share | None = None,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Node ids (n,) and their probabilities (n, C), or values (n, 1) of a regression, block after block in order.
+@dataclass(frozen=True, eq=False)
+class Resources:
+    """What a walk over the nodes of a graph may use, and who is told how far it is.
 
-    Args:
-        nodes: of which; all by default.
+    Attributes:
         memory: bytes that may be used, 80 % of what is free by default.
         tokens: a token directory that covers the nodes.
         scratch: where tokens that do not fit in memory may be kept meanwhile; a folder that exists.
         report: is told what is kept on disk meanwhile.
         progress: is told how far the preparation is; it starts again where there are several turns.
-        predicted: is told the share of the nodes that is done.
+        walked: is told the share of the nodes that is done.
     """
+
+    memory: int | None = None
+    tokens: Path | None = None
+    scratch: Path | None = None
+    report: Callable[[str], None] | None = None
+    progress: Share | None = None
+    walked: Share | None = None
+
+
+def node_blocks(
+    model: NodeModel,
+    graph: Graph,
+    compute: Callable[[np.ndarray], tuple[np.ndarray, ...]],
+    nodes: np.ndarray | None = None,
+    resources: Resources | None = None,
+) -> Iterator[tuple[np.ndarray, tuple[np.ndarray, ...]]]:
+    """Node ids (n,) and what ``compute`` gives for them once the model is bound, block after block in order.
+
+    Args:
+        compute: node ids (n,) to arrays of n rows.
+        nodes: of which; all by default.
+    """
+    use = Resources() if resources is None else resources
     count = graph.num_nodes if nodes is None else len(nodes)
-    workload = Workload(nodes, count, memory=memory, tokens=tokens, scratch=scratch, report=report)
+    workload = Workload(nodes, count, memory=use.memory, tokens=use.tokens, scratch=use.scratch, report=use.report)
     turn = max(1, model.nodes_at_once(graph, workload))
     model.eval()
     for first in range(0, count, turn):
         last = min(first + turn, count)
-        with _temporary(scratch) as place:
+        with _temporary(use.scratch) as place:
             some = nodes if turn >= count else _ids(nodes, first, last)
-            model.bind(graph, replace(workload, nodes=some, rows_per_epoch=last - first, scratch=place), progress)
-            outputs = None if model.by_rows else _outputs(model, _ids(nodes, first, last))
+            model.bind(graph, replace(workload, nodes=some, rows_per_epoch=last - first, scratch=place), use.progress)
+            whole = None if model.by_rows else compute(_ids(nodes, first, last))
             for start in range(first, last, ROWS_PER_BLOCK):
                 stop = min(start + ROWS_PER_BLOCK, last)
                 ids = _ids(nodes, start, stop)
-                part = _outputs(model, ids) if outputs is None else outputs[start - first : stop - first]
-                yield ids, objective.scores(part)
-                if predicted is not None:
-                    predicted(stop / count)
+                if whole is None:
+                    yield ids, compute(ids)
+                else:
+                    yield ids, tuple(part[start - first : stop - first] for part in whole)
+                if use.walked is not None:
+                    use.walked(stop / count)
+
+
+def predict_blocks(
+    model: NodeModel,
+    objective: Objective,
+    graph: Graph,
+    nodes: np.ndarray | None = None,
+    resources: Resources | None = None,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Node ids (n,) and their probabilities (n, C), or values (n, 1) of a regression, block after block in order.
+
+    Args:
+        nodes: of which; all by default.
+    """
+
+    def compute(ids: np.ndarray) -> tuple[np.ndarray, ...]:
+        return (node_scores(model, objective, ids),)
+
+    for ids, (scores,) in node_blocks(model, graph, compute, nodes, resources):
+        yield ids, scores
 
 
 def _ids(nodes: np.ndarray | None, start: int, stop: int) -> np.ndarray:
@@ -97,8 +140,9 @@ def _temporary(folder: Path | None) -> Iterator[Path | None]:
 
 
 @torch.no_grad()
-def _outputs(model: NodeModel, nodes: np.ndarray) -> torch.Tensor:
-    return model(torch.from_numpy(nodes).to(next(model.parameters()).device))
+def node_scores(model: NodeModel, objective: Objective, nodes: np.ndarray) -> np.ndarray:
+    """Probabilities (n, C), or values (n, 1) of a regression, of nodes that the model is bound to."""
+    return objective.scores(model(torch.from_numpy(nodes).to(next(model.parameters()).device)))
 
 
 def predict_scores(model: NodeModel, objective: Objective, graph: Graph, nodes: np.ndarray | None = None) -> np.ndarray:
@@ -122,21 +166,43 @@ def write_predictions(
     Returns:
         The number of rows.
     """
-    import pyarrow.parquet as pq
+    with ParquetRows(path, "predictions") as rows:
+        for nodes, scores in blocks:
+            rows.write(_table(nodes if ids is None else ids[nodes], scores, objective, class_names))
+    return rows.count
 
-    count, writer = 0, None
-    with reporting_io_errors("predictions", path), write_whole(path) as file:
-        try:
-            for nodes, scores in blocks:
-                table = _table(nodes if ids is None else ids[nodes], scores, objective, class_names)
-                if writer is None:
-                    writer = pq.ParquetWriter(file, table.schema)
-                writer.write_table(table)
-                count += len(nodes)
-        finally:
-            if writer is not None:
-                writer.close()
-    return count
+
+class ParquetRows:
+    """A Parquet file that appears whole, written a row group at a time.
+
+    Args:
+        what: what errors call its content.
+    """
+
+    def __init__(self, path: Path, what: str) -> None:
+        self.path, self.what, self.count = path, what, 0
+        self._stack = contextlib.ExitStack()
+        self._file: Any = None
+        self._writer: Any = None
+
+    def __enter__(self) -> ParquetRows:
+        self._stack.enter_context(reporting_io_errors(self.what, self.path))
+        self._file = self._stack.enter_context(write_whole(self.path))
+        return self
+
+    def write(self, table: Any) -> None:
+        """Append a ``pyarrow.Table`` as a row group."""
+        import pyarrow.parquet as pq
+
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._file, table.schema)
+        self._writer.write_table(table)
+        self.count += table.num_rows
+
+    def __exit__(self, *error: Any) -> bool | None:
+        if self._writer is not None:
+            self._stack.callback(self._writer.close)
+        return self._stack.__exit__(*error)
 
 
 def _table(names: np.ndarray, scores: np.ndarray, objective: Objective, class_names: Sequence[str] | None) -> Any:

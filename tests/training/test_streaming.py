@@ -20,7 +20,7 @@ from polyformer.models import Workload, token_binding
 from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
 from polyformer.nn import streaming
 from polyformer.nn.inputs import StoredInput
-from polyformer.prediction import predict_blocks
+from polyformer.prediction import Resources, predict_blocks
 from polyformer.propagation import disk
 from polyformer.stores.ahead import window_order
 from polyformer.tokens import write_tokens
@@ -221,7 +221,7 @@ def test_predictions_and_filters_are_those_of_tokens_in_memory(tmp_path: Path, m
     nodes = np.random.default_rng(0).permutation(300)[:200]
 
     def scores(chosen: np.ndarray | None, **options) -> np.ndarray:
-        blocks = list(predict_blocks(model_on(None), TASK.objective, TASK.graph, chosen, **options))
+        blocks = list(predict_blocks(model_on(None), TASK.objective, TASK.graph, chosen, Resources(**options)))
         assert len(blocks[0][0]) == 70
         assert np.array_equal(
             np.concatenate([part for part, _ in blocks]), np.arange(300) if chosen is None else chosen
@@ -248,7 +248,10 @@ def test_prediction_in_turns_where_neither_memory_nor_disk_holds_all(
     told: list[float] = []
     blocks = list(
         predict_blocks(
-            model_on(None), TASK.objective, TASK.graph, memory=30_000, scratch=tmp_path, predicted=told.append
+            model_on(None),
+            TASK.objective,
+            TASK.graph,
+            resources=Resources(memory=30_000, scratch=tmp_path, walked=told.append),
         )
     )
     assert [len(part) for part, _ in blocks] == [64, 64, 64, 64, 44]

@@ -23,7 +23,7 @@ import ctypes, json, mmap, re, sys
 from pathlib import Path
 import numpy as np, pyarrow.parquet, torch
 from polyformer.datasets import load_dataset
-from polyformer.prediction import open_run_task, predict_blocks, write_predictions
+from polyformer.prediction import Resources, open_run_task, predict_blocks, write_predictions
 from polyformer.training.run import RunRequest, execute_run
 from polyformer.training.saved_model import load_model
 
@@ -53,7 +53,7 @@ result = execute_run(request, folder / "run")
 trained = peak()
 card, model = load_model(folder / "run")
 graph = open_run_task(folder / "run").graph
-blocks = predict_blocks(model, card.reader, graph, tokens=tokens, memory=bound)
+blocks = predict_blocks(model, card.reader, graph, resources=Resources(memory=bound, tokens=tokens))
 rows = write_predictions(folder / "p.parquet", blocks, None, card.reader)
 facts = {"route": result["token_route"], "training": trained - before, "predicting": peak() - trained, "rows": rows}
 print(json.dumps({**facts, "cached": cached(tokens / "tokens.npy")}))

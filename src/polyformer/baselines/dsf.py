@@ -21,7 +21,7 @@ from polyformer.baselines.polynomial import (
     personalised_pagerank,
 )
 from polyformer.graph import Graph
-from polyformer.models.contract import Workload, bound, evaluating
+from polyformer.models.contract import Workload, bound, check_no_channel, evaluating
 from polyformer.nn.checks import check_at_least, check_dropout, check_positive
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
@@ -118,10 +118,27 @@ class DSFModel(PolynomialModel):
     @torch.no_grad()
     def frequency_response(self, lam: np.ndarray, nodes: Tensor | None = None) -> np.ndarray:
         """The filter of every node, or of ``nodes``: (n,) -> (B, n)."""
+        return self._chosen_coefficients(nodes) @ self.basis_response(lam)
+
+    @property
+    def filter_layers(self) -> int:
+        """One."""
+        return 1
+
+    @torch.no_grad()
+    def filter_coefficients(self, nodes: Tensor, layer: int = 0) -> np.ndarray:
+        """α of the nodes: (B,) -> (B, 1, K+1)."""
+        return self._chosen_coefficients(nodes)[:, None]
+
+    def token_response(self, lam: np.ndarray, channel: int | None = None) -> np.ndarray:
+        """g_0(λ), …, g_K(λ): (n,) -> (K+1, n)."""
+        check_no_channel(self.basis, channel)
+        return self.basis_response(lam)
+
+    def _chosen_coefficients(self, nodes: Tensor | None) -> np.ndarray:
         with evaluating(self):
             coefficients = self.coefficients().cpu().numpy()
-        chosen = coefficients if nodes is None else coefficients[nodes.cpu().numpy()]
-        return chosen @ self.basis_response(lam)
+        return coefficients if nodes is None else coefficients[nodes.cpu().numpy()]
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         return filter_groups(self, [self.filter_weights, self.gate, self.gate_bias], self.settings)

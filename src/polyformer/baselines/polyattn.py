@@ -66,7 +66,16 @@ class PolyAttnModel(TokenFilterModel):
                 f"The response of '{self.basis.name}' filters differs by feature column, which the first layer mixes. "
                 f"Use a fixed basis."
             )
-        wanted = self.nodes if nodes is None else nodes
-        alpha = self.from_tokens(self.attention.filter_coefficients, wanted)  # (B, H, K+1)
+        alpha = self.filter_coefficients(self.nodes if nodes is None else nodes)  # (B, H, K+1)
         response = self.basis.response(np.asarray(lam, np.float64), self.order)
-        return alpha.flatten(0, 1).cpu().numpy() @ response
+        return alpha.reshape(-1, alpha.shape[2]) @ response
+
+    @property
+    def filter_layers(self) -> int:
+        """One."""
+        return 1
+
+    @torch.no_grad()
+    def filter_coefficients(self, nodes: Tensor, layer: int = 0) -> np.ndarray:
+        """α of the nodes: (B,) -> (B, H, K+1)."""
+        return self.from_tokens(self.attention.filter_coefficients, nodes).cpu().numpy()

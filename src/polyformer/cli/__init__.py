@@ -14,6 +14,7 @@ import typer
 
 from polyformer.cli.bases import bases
 from polyformer.cli.datasets import datasets
+from polyformer.cli.filters import filters
 from polyformer.cli.import_graph import import_command
 from polyformer.cli.models import models
 from polyformer.cli.predict import predict
@@ -35,7 +36,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, predict, tokens, tune, reproduce, datasets, models, bases):
+for verb in (train, predict, filters, tokens, tune, reproduce, datasets, models, bases):
     app.command()(verb)
 app.command("import")(import_command)
 

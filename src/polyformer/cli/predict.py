@@ -38,8 +38,9 @@ def predict(
     again
     """
     from polyformer.errors import InvalidParameter
+    from polyformer.files import existing_folder
     from polyformer.machine import parse_bytes
-    from polyformer.prediction import open_run_task, predict_blocks, write_predictions
+    from polyformer.prediction import Resources, open_run_task, predict_blocks, write_predictions
     from polyformer.tokens import check_nodes
     from polyformer.training.saved_model import load_model
 
@@ -59,18 +60,8 @@ def predict(
             card.reader,
             task.graph,
             chosen,
-            memory=limit,
-            tokens=tokens,
-            scratch=_existing(out),
-            report=display.say,
-            progress=progress,
-            predicted=predicted,
+            Resources(limit, tokens, existing_folder(out), display.say, progress, predicted),
         )
         count = write_predictions(out, blocks, task.ids, card.reader, card.class_names)
     display.say(f"{count:,} predictions written to {out}")
     display.result({"nodes": count, "out": str(out)})
-
-
-def _existing(out: Path) -> Path:
-    """The folder of the output, or the nearest above it that exists: where large intermediate files may go."""
-    return next(folder for folder in out.absolute().parents if folder.is_dir())

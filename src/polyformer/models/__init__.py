@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from polyformer.models.contract import NodeModel, SpectralFilter, Workload
+from polyformer.models.contract import NodeModel, NodeWiseFilter, SpectralFilter, Workload
 from polyformer.registry import Registry
 
-__all__ = ["MODELS", "NodeModel", "SpectralFilter", "Workload"]
+__all__ = ["MODELS", "NodeModel", "NodeWiseFilter", "SpectralFilter", "Workload"]
 
 MODELS: Registry[type[NodeModel]] = Registry(
     "model",

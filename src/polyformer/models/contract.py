@@ -18,7 +18,17 @@ from polyformer.graph import Graph
 from polyformer.graph_checks import Features
 from polyformer.progress import Share
 
-__all__ = ["ROWS_PER_SLICE", "NodeModel", "SpectralFilter", "Workload", "bound", "evaluating", "in_slices"]
+__all__ = [
+    "ROWS_PER_SLICE",
+    "NodeModel",
+    "NodeWiseFilter",
+    "SpectralFilter",
+    "Workload",
+    "bound",
+    "check_no_channel",
+    "evaluating",
+    "in_slices",
+]
 
 Part = TypeVar("Part")
 
@@ -157,6 +167,27 @@ class SpectralFilter(Protocol):
         Args:
             nodes: whose filters are meant, where every node has its own; all nodes by default.
         """
+
+
+@runtime_checkable
+class NodeWiseFilter(Protocol):
+    r"""A bound model in which every node has filters of its own: :math:`h_i(λ) = \sum_k α_k^{(i)} g_k(λ)`."""
+
+    @property
+    def filter_layers(self) -> int:
+        """How many layers have coefficients; only the first has a spectrum."""
+
+    def filter_coefficients(self, nodes: Tensor, layer: int = 0) -> np.ndarray:
+        """α of the nodes in a layer, head by head: (B,) -> (B, H, K+1)."""
+
+    def token_response(self, lam: np.ndarray, channel: int | None = None) -> np.ndarray:
+        """g_0(λ), …, g_K(λ), of one feature column where they differ by column: (n,) -> (K+1, n)."""
+
+
+def check_no_channel(basis: str, channel: int | None) -> None:
+    """Refuse a feature column where the basis is the same for all."""
+    if channel is not None:
+        raise InvalidParameter(f"'channel' must be None for the basis '{basis}': all channels share it. Got {channel}.")
 
 
 def bound(part: Part | None) -> Part:

@@ -106,6 +106,11 @@ class PolyFormerModel(TokenModel):
     def encode(self, hidden: Tensor) -> Tensor:
         return self.network.encode(hidden)
 
+    @property
+    def filter_layers(self) -> int:
+        """Every block has a PolyAttn."""
+        return self.depth
+
     @torch.no_grad()
     def filter_coefficients(self, nodes: Tensor, layer: int = 0) -> np.ndarray:
         """α of the nodes in the given layer: (B,) -> (B, H, K+1)."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve_basis
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
-from polyformer.models.contract import ROWS_PER_SLICE, NodeModel, Workload, bound, in_slices
+from polyformer.models.contract import ROWS_PER_SLICE, NodeModel, Workload, bound, check_no_channel, in_slices
 from polyformer.models.token_binding import TokenNeeds, bind_tokens, bindable_nodes
 from polyformer.nn.inputs import ProjectedInput, TokenInput, choose_route
 from polyformer.nn.streaming import StreamedInput
@@ -161,6 +161,18 @@ class TokenModel(NodeModel):
                 results[positions] = values
         assert results is not None
         return results
+
+    def token_response(self, lam: np.ndarray, channel: int | None = None) -> np.ndarray:
+        """g_0(λ), …, g_K(λ); of the feature column ``channel`` for the optimal basis: (n,) -> (K+1, n)."""
+        if isinstance(self.basis, FixedBasis):
+            check_no_channel(self.basis.name, channel)
+            return self.basis.response(lam, self.order)
+        if channel is None or not 0 <= channel < self.in_channels:
+            raise InvalidParameter(
+                f"'channel' must lie in 0..{self.in_channels - 1} for the optimal basis, which differs by feature "
+                f"column. Got {channel}."
+            )
+        return bound(self.recurrence).response(lam, channel)
 
     def describe(self) -> dict[str, Any]:
         about: dict[str, Any] = {"token_route": self.route}

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from polyformer.cli.display import Display
+from polyformer.cli.node_choice import select_nodes
+
+__all__ = ["filters"]
+
+
+def filters(
+    run: Path = typer.Argument(..., metavar="RUN", help="A run directory, or a saved classifier."),
+    data: str | None = typer.Argument(
+        None, metavar="[PATH]", help="Another graph with the same features; the run's own data if left out."
+    ),
+    out: Path = typer.Option(..., help="The Parquet file to write."),
+    nodes: str = typer.Option("all", help="all, labelled, or a file of node numbers (.npy or text, one a line)."),
+    clusters: int | None = typer.Option(None, help="How many kinds of filters. [default: 2 to 6, by silhouette]"),
+    channel: int | None = typer.Option(
+        None, help="Feature column whose response is meant; for the optimal basis only. [default: the largest]"
+    ),
+    points: int = typer.Option(21, help="Write responses at so many λ, evenly from 0 to 2; 0 for none."),
+    tokens: Path | None = typer.Option(
+        None, help="A token directory of these nodes; by default tokens are computed. See `polyformer tokens`."
+    ),
+    memory: str | None = typer.Option(
+        None, help="Use at most so much, e.g. 8GiB; tokens beyond it pass through the disk. [default: 80 % of free]"
+    ),
+    data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
+    json_only: bool = typer.Option(False, "--json", help="Print a summary as JSON on stdout and nothing else there."),
+) -> None:
+    """Write every node's learned filter as Parquet: coefficients, response, kind, low/band/high-pass shares.
+
+    The response is the first layer's alone: residual and LayerNorm are left out. The columns are described in
+    docs/report.md.
+
+    Examples:
+
+    - `polyformer filters runs/my-run --out filters.parquet`
+
+    - `polyformer filters runs/my-run --clusters 5 --points 65 --out filters.parquet`
+    """
+    from polyformer.errors import InvalidParameter
+    from polyformer.files import existing_folder
+    from polyformer.filters import write_filters
+    from polyformer.machine import parse_bytes
+    from polyformer.prediction import Resources, open_run_task
+    from polyformer.tokens import check_nodes
+    from polyformer.training.saved_model import load_model
+
+    display = Display(json_only)
+    limit = None if memory is None else parse_bytes(memory)
+    _, model = load_model(run)
+    if out.is_dir():
+        raise InvalidParameter(f"'--out' must be a file. Got the directory '{out}'. Try {out / 'filters.parquet'}.")
+    with display.stages() as loading:
+        task = open_run_task(run, data, None if data_root is None else str(data_root), loading)
+    chosen = check_nodes(select_nodes(nodes, task.labels), task.graph.num_nodes)
+    if chosen is not None and len(chosen) == 0:
+        raise InvalidParameter(f"'--nodes' must select at least one node. Got {nodes}, which selects none.")
+    with display.share("tokens") as progress, display.share("filters") as walked:
+        resources = Resources(limit, tokens, existing_folder(out), display.say, progress, walked)
+        count = write_filters(
+            out, model, task, chosen, clusters=clusters, channel=channel, points=points, resources=resources
+        )
+    display.say(f"{count:,} rows written to {out}")
+    display.result({"rows": count, "out": str(out)})
