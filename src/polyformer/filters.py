@@ -15,7 +15,7 @@ from polyformer.files import existing_folder
 from polyformer.graph import Graph
 from polyformer.models import NodeModel, NodeWiseFilter, SpectralFilter
 from polyformer.models.token_model import TokenModel
-from polyformer.prediction import ROWS_PER_BLOCK, ParquetRows, Resources, node_blocks
+from polyformer.prediction import ROWS_PER_BLOCK, Resources, node_blocks, parquet_rows
 from polyformer.tasks import Task
 
 __all__ = [
@@ -220,7 +220,7 @@ def write_filters(
             )
         for _ in node_blocks(model, task.graph, lambda ids: (ids,), nodes, resources):
             break  # bound, which the response needs
-        with ParquetRows(path, "filters") as rows:
+        with parquet_rows(path, "filters") as rows:
             response = model.frequency_response(frequency_grid(max(points, 2)))
             rows.write(pa.table({"filter": np.arange(len(response)), "response": list(response)}))
         return rows.count
@@ -232,7 +232,7 @@ def write_filters(
         tokens, grid = model.token_response(lam, channel), model.token_response(frequency_grid(points), channel)
         some = np.sort(np.random.default_rng(0).permutation(len(kept))[:_CLUSTERED_NODES])
         found = cluster_filters(np.einsum("nhk,kl->nhl", kept[some, 0], tokens), clusters)
-        with ParquetRows(path, "filters") as rows:
+        with parquet_rows(path, "filters") as rows:
             for start in range(0, len(kept), ROWS_PER_BLOCK):
                 alpha = np.array(kept[start : start + ROWS_PER_BLOCK])
                 ids = np.arange(start, start + len(alpha)) if nodes is None else nodes[start : start + len(alpha)]

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ __all__ = [
     "node_blocks",
     "node_scores",
     "open_run_task",
+    "parquet_rows",
     "predict_blocks",
     "predict_scores",
     "write_predictions",
@@ -166,29 +167,19 @@ def write_predictions(
     Returns:
         The number of rows.
     """
-    with ParquetRows(path, "predictions") as rows:
+    with parquet_rows(path, "predictions") as rows:
         for nodes, scores in blocks:
             rows.write(_table(nodes if ids is None else ids[nodes], scores, objective, class_names))
     return rows.count
 
 
 class ParquetRows:
-    """A Parquet file that appears whole, written a row group at a time.
+    """A Parquet file that is written a row group at a time."""
 
-    Args:
-        what: what errors call its content.
-    """
-
-    def __init__(self, path: Path, what: str) -> None:
-        self.path, self.what, self.count = path, what, 0
-        self._stack = contextlib.ExitStack()
-        self._file: Any = None
+    def __init__(self, file: IO[bytes]) -> None:
+        self.count = 0
+        self._file = file
         self._writer: Any = None
-
-    def __enter__(self) -> ParquetRows:
-        self._stack.enter_context(reporting_io_errors(self.what, self.path))
-        self._file = self._stack.enter_context(write_whole(self.path))
-        return self
 
     def write(self, table: Any) -> None:
         """Append a ``pyarrow.Table`` as a row group."""
@@ -199,10 +190,21 @@ class ParquetRows:
         self._writer.write_table(table)
         self.count += table.num_rows
 
-    def __exit__(self, *error: Any) -> bool | None:
+    def close(self) -> None:
+        """Write the footer."""
         if self._writer is not None:
-            self._stack.callback(self._writer.close)
-        return self._stack.__exit__(*error)
+            self._writer.close()
+
+
+@contextlib.contextmanager
+def parquet_rows(path: Path, what: str) -> Iterator[ParquetRows]:
+    """A Parquet file that appears whole when the block ends without an error; errors call its content ``what``."""
+    with reporting_io_errors(what, path), write_whole(path) as file:
+        rows = ParquetRows(file)
+        try:
+            yield rows
+        finally:
+            rows.close()
 
 
 def _table(names: np.ndarray, scores: np.ndarray, objective: Objective, class_names: Sequence[str] | None) -> Any:

@@ -22,7 +22,8 @@ from polyformer.tasks import Task
 from polyformer.tokens import compute_tokens, open_tokens
 
 BOARD = "minefield:width=20,height=15"
-FAST = [f"--set={pair}" for pair in ("order=3", "hidden_channels=16", "heads=4", "num_layers=1", "epochs=3")]
+SETTINGS = ("order=3", "hidden_channels=16", "heads=4", "num_layers=1", "epochs=3")
+FAST = ["--no-report", *(f"--set={pair}" for pair in SETTINGS)]
 
 
 def run(*arguments: object) -> int:

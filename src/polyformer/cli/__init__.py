@@ -18,6 +18,7 @@ from polyformer.cli.filters import filters
 from polyformer.cli.import_graph import import_command
 from polyformer.cli.models import models
 from polyformer.cli.predict import predict
+from polyformer.cli.report import report
 from polyformer.cli.reproduce import reproduce
 from polyformer.cli.tokens import tokens
 from polyformer.cli.train import train
@@ -36,7 +37,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, predict, filters, tokens, tune, reproduce, datasets, models, bases):
+for verb in (train, predict, report, filters, tokens, tune, reproduce, datasets, models, bases):
     app.command()(verb)
 app.command("import")(import_command)
 

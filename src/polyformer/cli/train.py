@@ -55,6 +55,9 @@ def train(
     tensorboard: bool = typer.Option(
         False, "--tensorboard", help="Also write TensorBoard events into the run directory."
     ),
+    write_report: bool = typer.Option(
+        True, "--report/--no-report", help="Write report.html in the end, if the extra `report` is installed."
+    ),
     json_only: bool = typer.Option(False, "--json", help="Print result.json on stdout and nothing else there."),
 ) -> None:
     """Train a model on a data set or on your own graph.
@@ -125,7 +128,24 @@ def train(
             should_stop=should_stop,
         )
     _conclude(display, result, out)
+    if write_report:
+        _report(display, out)
     display.result(result)
+
+
+def _report(display: Display, out: Path) -> None:
+    """Write the report if it takes seconds and the extra is installed."""
+    from polyformer.cli.report import show_report
+    from polyformer.reports import extra_installed
+    from polyformer.reports.findings import is_small, read_record
+
+    task = read_record(out).config["task"]
+    if not extra_installed():
+        return
+    if is_small(task["nodes"], task["edges"]):
+        show_report(display, out, out / "report.html")
+    else:
+        display.say(f"report: polyformer report {out}   # on a graph of this size it takes a while")
 
 
 def _suggest_preset(display: Display, request: RunRequest) -> None:

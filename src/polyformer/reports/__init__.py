@@ -1,0 +1,7 @@
+"""Reports: a run in, one self-contained HTML document out."""
+
+from __future__ import annotations
+
+from polyformer.reports.document import check_extra, extra_installed, write_report
+
+__all__ = ["check_extra", "extra_installed", "write_report"]

@@ -1,0 +1,183 @@
+"""The charts of a report as Plotly figures, in colours that colour-blind readers can tell apart."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polyformer.filters import frequency_grid
+from polyformer.reports.findings import Filters, Outcome
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = [
+    "PALETTE",
+    "calibration_chart",
+    "class_names",
+    "cluster_chart",
+    "cluster_curves",
+    "confusion_chart",
+    "fit_chart",
+    "learning_chart",
+    "order_chart",
+    "roc_chart",
+    "spectrum_chart",
+    "unified_chart",
+]
+
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999999", "#B8A900")
+"""Okabe and Ito's colours, the yellow darkened so that it is seen on white."""
+
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+_FREQUENCY = "frequency λ"
+
+
+def class_names(outcome: Outcome) -> list[str]:
+    """What the classes are called."""
+    return [str(name) for name in outcome.card.class_names or range(outcome.card.num_classes)]
+
+
+def _figure(x: str, y: str, **layout: Any) -> go.Figure:
+    import plotly.graph_objects as go
+
+    axes = {"xaxis": {"title": {"text": x}, "automargin": True}, "yaxis": {"title": {"text": y}, "automargin": True}}
+    legend = {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0}
+    figure = go.Figure(layout={"template": "none", "margin": {"l": 56, "r": 16, "t": 36, "b": 48}, "legend": legend})
+    return figure.update_layout(axes).update_layout(layout)
+
+
+def _line(figure: go.Figure, x: Any, y: Any, name: str, index: int, **more: Any) -> None:
+    line = {"color": PALETTE[index % len(PALETTE)], "dash": _DASHES[index % len(_DASHES)], "width": 2}
+    figure.add_scatter(x=x, y=y, name=html.escape(name), mode="lines", line=line, **more)
+
+
+def _band(figure: go.Figure, x: np.ndarray, least: np.ndarray, most: np.ndarray, index: int) -> None:
+    red, green, blue = (int(PALETTE[index % len(PALETTE)][i : i + 2], 16) for i in (1, 3, 5))
+    figure.add_scatter(
+        x=np.concatenate([x, x[::-1]]),
+        y=np.concatenate([most, least[::-1]]),
+        fill="toself",
+        fillcolor=f"rgba({red},{green},{blue},0.15)",
+        line={"width": 0},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+
+
+def learning_chart(metrics: Sequence[dict[str, Any]], metric: str, best_epoch: int | None) -> go.Figure:
+    """Loss and validation score by epoch, the selected epoch marked."""
+    epochs = [record["epoch"] for record in metrics]
+    right = {"title": {"text": f"validation {metric}"}, "overlaying": "y", "side": "right", "automargin": True}
+    figure = _figure("epoch", "training loss", yaxis2=right)
+    _line(figure, epochs, [record["loss"] for record in metrics], "loss", 0)
+    _line(figure, epochs, [record["val"] for record in metrics], f"validation {metric}", 1, yaxis="y2")
+    if best_epoch is not None:
+        figure.add_vline(x=best_epoch, line={"dash": "dot", "color": "#999999"})
+    return figure
+
+
+def confusion_chart(scores: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> go.Figure:
+    """Share of each class that is predicted as each."""
+    counts = np.zeros((len(names), len(names)), np.int64)
+    np.add.at(counts, (labels, scores.argmax(axis=1)), 1)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    escaped = [html.escape(name) for name in names]
+    figure = _figure("predicted", "class")
+    figure.update_yaxes(autorange="reversed", type="category").update_xaxes(type="category")
+    few = len(names) <= 12
+    text = {"text": counts, "texttemplate": "%{text}"} if few else {}
+    scale = [[0.0, "#f4f7fa"], [1.0, PALETTE[0]]]
+    figure.add_heatmap(z=shares, x=escaped, y=escaped, zmin=0, zmax=1, colorscale=scale, showscale=not few, **text)
+    return figure
+
+
+def roc_chart(scores: np.ndarray, labels: np.ndarray) -> go.Figure:
+    """The share of positives found against the share of false alarms."""
+    from sklearn.metrics import roc_curve
+
+    false, true, _ = roc_curve(labels, scores[:, 1])
+    figure = _figure("false positive rate", "true positive rate")
+    _line(figure, false, true, "model", 0)
+    _line(figure, [0, 1], [0, 1], "chance", 6)
+    return figure
+
+
+def fit_chart(scores: np.ndarray, labels: np.ndarray) -> go.Figure:
+    """Predicted against true values, of at most 2,000 nodes."""
+    step = max(1, len(labels) // 2000)
+    figure = _figure("value", "prediction")
+    marker = {"color": PALETTE[0], "size": 4, "opacity": 0.5}
+    figure.add_scatter(x=labels[::step], y=scores[::step, 0], mode="markers", marker=marker, name="nodes")
+    ends = [float(labels.min()), float(labels.max())]
+    _line(figure, ends, ends, "equal", 6)
+    return figure
+
+
+def calibration_chart(scores: np.ndarray, labels: np.ndarray, bins: int = 10) -> tuple[go.Figure, float]:
+    """Accuracy by confidence, and the expected calibration error: the mean gap between the two."""
+    confidence, right = scores.max(axis=1), scores.argmax(axis=1) == labels
+    place = np.minimum((confidence * bins).astype(np.int64), bins - 1)
+    count = np.bincount(place, minlength=bins)
+    used = count > 0
+    mean = np.bincount(place, confidence, bins)[used] / count[used]
+    accuracy = np.bincount(place, right, bins)[used] / count[used]
+    figure = _figure("confidence", "accuracy")
+    size = 6 + 18 * np.sqrt(count[used] / count.max())
+    marker = {"color": PALETTE[0], "size": size}
+    figure.add_scatter(x=mean, y=accuracy, mode="markers+lines", marker=marker, name="test nodes", text=count[used])
+    _line(figure, [0, 1], [0, 1], "perfect", 6)
+    return figure, float((np.abs(mean - accuracy) * count[used]).sum() / count.sum())
+
+
+def spectrum_chart(spectra: dict[str, np.ndarray]) -> go.Figure:
+    """Density of energy over λ."""
+    figure = _figure(_FREQUENCY, "share of energy per unit of λ")
+    figure.update_yaxes(type="log", exponentformat="power")
+    for i, (name, density) in enumerate(spectra.items()):
+        _line(figure, frequency_grid(len(density)), np.maximum(density, 1e-4), name, i)
+    return figure
+
+
+def cluster_curves(filters: Filters) -> tuple[np.ndarray, np.ndarray]:
+    """Mean response and standard deviation of each cluster: its mean over heads, then each head, (C, 1+H, L)."""
+    responses = filters.responses
+    curves = np.concatenate([responses.mean(axis=1, keepdims=True), responses], axis=1)  # (n, 1+H, L)
+    groups = [curves[filters.cluster == c] for c in range(len(filters.clusters.centres))]
+    empty = np.zeros((1, *curves.shape[1:]))
+    groups = [group if len(group) else empty for group in groups]
+    return np.stack([group.mean(axis=0) for group in groups]), np.stack([group.std(axis=0) for group in groups])
+
+
+def cluster_chart(filters: Filters) -> go.Figure:
+    """Each cluster's mean response, averaged over heads, with one standard deviation to each side."""
+    mean, spread = cluster_curves(filters)
+    sizes = np.bincount(filters.cluster, minlength=len(mean))
+    figure = _figure(_FREQUENCY, "response h(λ)")
+    for c in range(len(mean)):
+        _band(figure, filters.lam, mean[c, 0] - spread[c, 0], mean[c, 0] + spread[c, 0], c)
+        _line(figure, filters.lam, mean[c, 0], f"cluster {c + 1} ({sizes[c]:,} nodes)", c)
+    return figure
+
+
+def order_chart(filters: Filters) -> go.Figure:
+    """How much each order contributes, by cluster."""
+    figure = _figure("order k", "share of the filter", barmode="group")
+    for c in range(len(filters.clusters.centres)):
+        rows = filters.contributions[filters.cluster == c]
+        if len(rows):
+            colour = {"color": PALETTE[c % len(PALETTE)]}
+            figure.add_bar(x=np.arange(rows.shape[1]), y=rows.mean(axis=0), name=f"cluster {c + 1}", marker=colour)
+    return figure
+
+
+def unified_chart(responses: np.ndarray, most: int = 8) -> go.Figure:
+    """The filters that all nodes share, the first ``most`` of them."""
+    figure = _figure(_FREQUENCY, "response h(λ)")
+    for i, response in enumerate(responses[:most]):
+        name = "all nodes" if len(responses) == 1 else f"filter {i + 1}"
+        _line(figure, frequency_grid(len(response)), response, name, i, showlegend=True)
+    return figure

@@ -1,0 +1,198 @@
+"""One self-contained HTML file from what was found: template, styles, scripts and data in one."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyformer.errors import MissingDependency
+from polyformer.files import reporting_io_errors, write_whole
+from polyformer.filters import BANDS, local_homophily
+from polyformer.reports import charts
+from polyformer.reports.explorer import explorer_data
+from polyformer.reports.findings import Findings, Outcome, RunRecord
+
+__all__ = ["check_extra", "extra_installed", "write_report"]
+
+
+def extra_installed() -> bool:
+    """Whether the packages of the extra ``report`` are there."""
+    return all(importlib.util.find_spec(name) is not None for name in ("plotly", "jinja2"))
+
+
+def check_extra() -> None:
+    """Refuse to go on without them."""
+    if not extra_installed():
+        raise MissingDependency("Reports need plotly and jinja2. Install them with: pip install 'polyformer[report]'")
+
+
+def write_report(findings: Findings, path: Path) -> int:
+    """Write the document, whole or not at all; returns its size in bytes."""
+    check_extra()
+    import jinja2
+    from plotly.offline import get_plotlyjs
+
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    record, outcome = findings.record, findings.outcome
+    figures = _figures(record, outcome)
+    page = environment.from_string(_part("report.html")).render(
+        record=record,
+        outcome=outcome,
+        facts=_facts(record),
+        scores=_scores(record, outcome),
+        figures=figures,
+        clusters=_clusters(outcome),
+        relations=_relations(outcome),
+        style=_part("report.css"),
+        script=_part("report.js"),
+        plotly=get_plotlyjs(),
+        data=_json({name: figure["figure"] for name, figure in figures.items()}),
+        explorer=_json(None if outcome is None else explorer_data(outcome)),
+    )
+    content = page.encode()
+    with reporting_io_errors("the report", path), write_whole(path) as file:
+        file.write(content)
+    return len(content)
+
+
+def _part(name: str) -> str:
+    return resources.files("polyformer.reports").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _json(content: Any) -> str:
+    """JSON that cannot end the script element it stands in, whatever names are in it."""
+    return json.dumps(content, separators=(",", ":")).replace("<", "\\u003c").replace("&", "\\u0026")
+
+
+def _facts(record: RunRecord) -> dict[str, str]:
+    task, config, result = record.config["task"], record.config, record.result
+    facts = {
+        "data": f"{task['name']}: {task['nodes']:,} nodes, {task['edges']:,} edges, {task['features']:,} features, "
+        f"{task['classes']} classes",
+        "model": str(config["model"]),
+        "split": f"{config['split']} by protocol '{task['protocol']}': {task['train']:,} train, {task['val']:,} "
+        f"validation, {task['test']:,} test",
+        "seed": str(config["seed"]),
+    }
+    if result is not None:
+        facts["training"] = (
+            f"{result['epochs']:,} epochs in {result['seconds']:.1f} s, epoch {result['best_epoch']} kept"
+        )
+        facts["parameters"] = f"{result['parameters']:,}"
+    made = config.get("versions", {})
+    facts["versions"] = ", ".join(f"{name} {version}" for name, version in made.items())
+    return facts
+
+
+def _scores(record: RunRecord, outcome: Outcome | None) -> list[dict[str, Any]]:
+    """Test and validation score, with the interval over resampled test nodes."""
+    result = record.result or {}
+    rows = []
+    for name, key in (("test", "test"), ("validation", "val")):
+        if result.get(key) is not None:
+            interval = outcome.interval if outcome is not None and key == "test" else None
+            rows.append({"name": name, "metric": result["metric"], "value": result[key], "interval": interval})
+    return rows
+
+
+def _figures(record: RunRecord, outcome: Outcome | None) -> dict[str, dict[str, Any]]:
+    """Every chart with the words that go with it, in the order of the page."""
+    found: dict[str, tuple[Any, str, str]] = {}
+    if record.metrics:
+        best = None if record.result is None else record.result["best_epoch"]
+        figure = charts.learning_chart(record.metrics, record.config["card"]["metric"], best)
+        note = "Training loss and validation score of every epoch; the dotted line is the epoch that was kept."
+        found["learning"] = figure, "Learning curves", note
+    if outcome is not None:
+        found |= _outcome_figures(outcome)
+    return {
+        name: {"figure": json.loads(figure.to_json()), "title": title, "note": note}
+        for name, (figure, title, note) in found.items()
+    }
+
+
+def _outcome_figures(outcome: Outcome) -> dict[str, tuple[Any, str, str]]:
+    found: dict[str, tuple[Any, str, str]] = {}
+    nodes, scores = outcome.scores_of(outcome.split.test)
+    labels, where = outcome.task.labels[nodes], f"On {len(nodes):,} test nodes."
+    if len(nodes) and outcome.task.is_regression:
+        found["fit"] = charts.fit_chart(scores, labels), "Predictions", where
+    elif len(nodes):
+        if outcome.card.metric == "roc_auc":
+            found["roc"] = charts.roc_chart(scores, labels), "ROC", where
+        names = charts.class_names(outcome)
+        note = f"{where} Numbers are nodes, shades their share of the class."
+        found["confusion"] = charts.confusion_chart(scores, labels, names), "Confusion matrix", note
+        figure, gap = charts.calibration_chart(scores, labels)
+        note = f"{where} Expected calibration error {gap:.3f}; the size of a point is its number of nodes."
+        found["calibration"] = figure, "Calibration", note
+    if outcome.spectra:
+        note = "Where on the spectrum the energy of the features and of the predictions lies; low λ is smooth."
+        found["spectrum"] = charts.spectrum_chart(outcome.spectra), "Spectrum of input and output", note
+    if outcome.filters is not None:
+        note = "Mean over heads, with one standard deviation over the nodes of the cluster."
+        found["clusters"] = charts.cluster_chart(outcome.filters), "Kinds of filters", note
+        note = "Share of each order in the filters of a cluster: Σ |α_k| ‖g_k‖ over heads."
+        found["orders"] = charts.order_chart(outcome.filters), "What each order contributes", note
+    if outcome.unified is not None:
+        note = "This model has the same filter for every node."
+        if len(outcome.unified) > 8:
+            note = f"This model has the same {len(outcome.unified)} filters for every node; the first eight are shown."
+        found["unified"] = charts.unified_chart(outcome.unified), "The filter of all nodes", note
+    return found
+
+
+def _clusters(outcome: Outcome | None) -> list[dict[str, Any]]:
+    """A row for each kind of filter: size, shares, degree, homophily, classes."""
+    if outcome is None or outcome.filters is None:
+        return []
+    filters, task, shown = outcome.filters, outcome.task, outcome.shown
+    degree, labels, rows = outcome.degrees, task.labels[shown], []
+    homophily = None if task.is_regression else local_homophily(task.graph, task.labels, shown)
+    for c in range(len(filters.clusters.centres)):
+        inside = filters.cluster == c
+        if not inside.any():
+            continue
+        row = {"name": f"cluster {c + 1}", "size": int(inside.sum()), "share": float(inside.mean()), "classes": ""}
+        row |= {name: float(filters.bands[inside, i].mean()) for i, name in enumerate(BANDS)}
+        row["degree"] = float(degree[inside].mean())
+        row["homophily"] = None
+        if homophily is not None:
+            known = homophily[inside][np.isfinite(homophily[inside])]
+            row["homophily"] = float(known.mean()) if len(known) else None
+            counts = np.bincount(labels[inside & (labels >= 0)], minlength=outcome.card.num_classes)
+            names = charts.class_names(outcome)
+            order = np.argsort(-counts, kind="stable")[:4]
+            parts = [f"{names[i]} {counts[i] / max(counts.sum(), 1):.0%}" for i in order if counts[i]]
+            row["classes"] = ", ".join(parts)
+        rows.append(row)
+    return rows
+
+
+def _relations(outcome: Outcome | None) -> list[dict[str, Any]]:
+    """Rank correlation of each share with degree and local homophily; None where one of them does not vary."""
+    if outcome is None or outcome.filters is None:
+        return []
+    from scipy.stats import rankdata
+
+    graph, shown = outcome.task.graph, outcome.shown
+    against = {"degree": outcome.degrees.astype(np.float64)}
+    if not outcome.task.is_regression:
+        against["local homophily"] = local_homophily(graph, outcome.task.labels, shown)
+
+    def correlation(share: np.ndarray, other: np.ndarray) -> float | None:
+        known = np.isfinite(other)
+        if known.sum() < 3 or np.ptp(other[known]) == 0 or np.ptp(share[known]) == 0:
+            return None
+        return float(np.corrcoef(rankdata(share[known]), rankdata(other[known]))[0, 1])
+
+    return [
+        {"name": f"{name}-pass share"}
+        | {to: correlation(outcome.filters.bands[:, i], other) for to, other in against.items()}
+        for i, name in enumerate(BANDS)
+    ]

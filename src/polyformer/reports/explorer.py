@@ -1,0 +1,122 @@
+"""What the explorer in the page reads: arrays of the nodes on the map, packed as base64."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+
+from polyformer.filters import BANDS, local_homophily
+from polyformer.reports.charts import PALETTE, class_names, cluster_curves
+from polyformer.reports.findings import Filters, Outcome
+
+__all__ = ["explorer_data"]
+
+_NEIGHBOURS = 16
+_MISSING = 65535
+
+
+def explorer_data(outcome: Outcome) -> dict[str, Any]:
+    """Places, columns to colour by, neighbours and, for node-wise models, coefficients of every node on the map."""
+    shown, task = outcome.shown, outcome.task
+    ids = None if task.ids is None else [str(name) for name in task.ids[shown]]
+    return {
+        "ids": ids,
+        "nodes": None if len(shown) == task.graph.num_nodes else _pack(shown, np.uint32),
+        "count": len(shown),
+        "total": task.graph.num_nodes,
+        "places": _pack(np.round(np.clip(outcome.places, 0, 1) * _MISSING), np.uint16),
+        "aspect": None if outcome.grid is None else outcome.grid**2 / task.graph.num_nodes,
+        "palette": PALETTE,
+        "columns": _columns(outcome),
+        "neighbours": _neighbours(outcome),
+        "filters": None if outcome.filters is None else _filters(outcome.filters),
+    }
+
+
+def _pack(values: np.ndarray, dtype: Any) -> str:
+    return base64.b64encode(np.ascontiguousarray(values, np.dtype(dtype).newbyteorder("<")).tobytes()).decode()
+
+
+def _category(title: str, values: np.ndarray, labels: list[str]) -> dict[str, Any]:
+    """Values 0, 1, … with names; -1 for none."""
+    return {"title": title, "labels": labels, "values": _pack(np.where(values < 0, _MISSING, values), np.uint16)}
+
+
+def _number(title: str, values: np.ndarray, digits: int = 3) -> dict[str, Any]:
+    """Numbers as 16-bit steps between the least and the most."""
+    finite = np.isfinite(values)
+    least = float(values[finite].min()) if finite.any() else 0.0
+    most = float(values[finite].max()) if finite.any() else 0.0
+    span = (most - least) or 1.0
+    # Whole numbers stay whole where they fit in 16 bits.
+    span = float(_MISSING - 1) if digits == 0 and span < _MISSING else span
+    steps = np.full(len(values), float(_MISSING))
+    steps[finite] = np.round((values[finite] - least) / span * (_MISSING - 1))
+    packed = _pack(steps, np.uint16)
+    return {"title": title, "least": least, "most": most, "step": span / (_MISSING - 1), "digits": digits} | {
+        "values": packed
+    }
+
+
+def _columns(outcome: Outcome) -> dict[str, Any]:
+    task, shown, filters = outcome.task, outcome.shown, outcome.filters
+    _, scores = outcome.scores_of(shown)
+    labels, columns = task.labels[shown], {}
+    if filters is not None:
+        kinds = [f"cluster {c + 1}" for c in range(len(filters.clusters.centres))]
+        columns["cluster"] = _category("cluster of filters", filters.cluster, kinds)
+    if task.is_regression:
+        columns["class"] = _number("value", labels)
+        columns["prediction"] = _number("prediction", scores[:, 0])
+        columns["error"] = _number("absolute error", np.abs(scores[:, 0] - labels))
+    else:
+        names, best = class_names(outcome), scores.argmax(axis=1)
+        columns["class"] = _category("class", labels, names)
+        columns["prediction"] = _category("prediction", best, names)
+        correct = np.where(labels < 0, -1, best == labels)
+        columns["correct"] = _category("correctness", correct, ["wrong", "correct"])
+        columns["confidence"] = _number("probability of the prediction", scores.max(axis=1))
+    part = np.full(len(shown), -1)
+    for i, nodes in enumerate((outcome.split.train, outcome.split.val, outcome.split.test)):
+        part[np.isin(shown, nodes)] = i
+    columns["part"] = _category("part of the split", part, ["train", "validation", "test"])
+    if filters is not None:
+        for i, name in enumerate(BANDS):
+            columns[name] = _number(f"{name}-pass share", filters.bands[:, i])
+        orders = np.arange(filters.contributions.shape[1])
+        columns["order"] = _number("mean order", filters.contributions @ orders)
+    columns["degree"] = _number("degree", outcome.degrees.astype(np.float64), digits=0)
+    if not task.is_regression:
+        columns["homophily"] = _number("local homophily", local_homophily(task.graph, task.labels, shown))
+    return columns
+
+
+def _neighbours(outcome: Outcome) -> dict[str, str]:
+    """The first neighbours of each node, as many as are shown: where each node's start, and their numbers."""
+    indptr, indices = outcome.task.graph.indptr, outcome.task.graph.indices
+    counts = np.minimum(indptr[outcome.shown + 1] - indptr[outcome.shown], _NEIGHBOURS)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    rows = np.repeat(indptr[outcome.shown] - starts[:-1], counts) + np.arange(starts[-1])
+    small = outcome.task.graph.num_nodes < 1 << 16
+    return {
+        "width": "Uint16Array" if small else "Uint32Array",
+        "counts": _pack(counts, np.uint8),
+        "nodes": _pack(indices[rows], np.uint16 if small else np.uint32),
+    }
+
+
+def _filters(filters: Filters) -> dict[str, Any]:
+    mean, spread = cluster_curves(filters)
+    step = float(np.abs(filters.coefficients).max()) / 32767 or 1.0
+    return {
+        "lam": filters.lam.round(5).tolist(),
+        "tokens": filters.tokens.round(7).tolist(),
+        "heads": filters.coefficients.shape[1],
+        "orders": filters.coefficients.shape[2],
+        "step": step,
+        "coefficients": _pack(np.round(filters.coefficients / step), np.int16),
+        "mean": mean.round(5).tolist(),
+        "spread": spread.round(5).tolist(),
+    }

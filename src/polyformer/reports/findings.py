@@ -1,0 +1,288 @@
+"""All that a report tells of a run, as arrays: computed once, shown by the other files here."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyformer.errors import DataNotFound
+from polyformer.filters import (
+    FilterClusters,
+    cluster_filters,
+    default_channel,
+    filter_coefficients,
+    frequency_grid,
+    order_contributions,
+    pass_shares,
+)
+from polyformer.models import NodeModel, NodeWiseFilter, SpectralFilter
+from polyformer.models.polyformer import PolyFormerModel
+from polyformer.operators import Operator
+from polyformer.prediction import Resources, node_blocks, node_scores
+from polyformer.progress import Share, Stages
+from polyformer.reports.node_map import grid_width, plane, sample_nodes
+from polyformer.reports.spectrum import signal_spectrum, sketch_columns
+from polyformer.splits import Split
+from polyformer.tasks import METRICS, Task
+from polyformer.training.run import RunRequest, load_task, versions
+from polyformer.training.run_directory import RunDirectory
+from polyformer.training.saved_model import ModelCard, load_model
+
+__all__ = ["Filters", "Findings", "Outcome", "RunRecord", "gather", "is_small", "read_record"]
+
+WHOLE_NODES, WHOLE_EDGES = 200_000, 5_000_000
+"""Up to here every node is evaluated and spectra are computed; of larger graphs a sample."""
+
+_SAMPLED = 20_000
+_MAP_NODES, _MAP_BYTES = 12_000, 2_100_000
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What a run directory says without its data and model.
+
+    Attributes:
+        command: how to repeat it.
+        notes: what a reader must know, sentence by sentence.
+    """
+
+    path: Path
+    config: dict[str, Any]
+    result: dict[str, Any] | None
+    metrics: list[dict[str, Any]]
+    command: str
+    notes: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Filters:
+    """Filters of the nodes on the map.
+
+    Shapes:
+        ``lam`` (L,); ``tokens`` (K+1, L): g_k(λ); ``coefficients`` (n, H, K+1); ``bands`` (n, 3);
+        ``contributions`` (n, K+1); ``cluster`` (n,).
+
+    Attributes:
+        exact: whether the response is all that the model does to the spectrum before its read-out.
+        channel: the feature column of an optimal basis.
+    """
+
+    lam: np.ndarray
+    tokens: np.ndarray
+    coefficients: np.ndarray
+    bands: np.ndarray
+    contributions: np.ndarray
+    clusters: FilterClusters
+    cluster: np.ndarray
+    layers: int
+    exact: bool
+    channel: int | None
+
+    @property
+    def responses(self) -> np.ndarray:
+        """(n, H, L)."""
+        return np.einsum("nhk,kl->nhl", self.coefficients, self.tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What the trained model does on the data.
+
+    Attributes:
+        nodes: (m,) ids that were evaluated; ``scores`` (m, C) belong to them.
+        shown: (n,) ids on the map; ``places`` (n, 2) in [0, 1].
+        grid: width of the grid that the map is, if it is one.
+        filters: of a node-wise model; ``unified`` (F, L) of one with the same filters for all nodes.
+        spectra: density over λ of the input and of the output.
+        interval: 95 % of the test score over resampled test nodes.
+    """
+
+    card: ModelCard
+    task: Task
+    split: Split
+    nodes: np.ndarray
+    scores: np.ndarray
+    shown: np.ndarray
+    places: np.ndarray
+    grid: int | None
+    filters: Filters | None
+    unified: np.ndarray | None
+    spectra: dict[str, np.ndarray]
+    interval: tuple[float, float] | None
+
+    @property
+    def degrees(self) -> np.ndarray:
+        """Number of neighbours of the nodes on the map: (n,)."""
+        indptr = self.task.graph.indptr
+        return np.asarray(indptr[self.shown + 1] - indptr[self.shown])
+
+    def scores_of(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Those of the nodes that were evaluated, and their scores."""
+        position = np.searchsorted(self.nodes, nodes)
+        known = self.nodes[np.minimum(position, len(self.nodes) - 1)] == nodes
+        return nodes[known], self.scores[position[known]]
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """A run and, where there is a model, what it does."""
+
+    record: RunRecord
+    outcome: Outcome | None
+
+
+def is_small(nodes: int, edges: int) -> bool:
+    """Whether a report takes seconds, so that it can follow training unasked."""
+    return nodes <= WHOLE_NODES and edges <= WHOLE_EDGES
+
+
+def read_record(run: Path) -> RunRecord:
+    """Open a run directory, finished or not."""
+    directory = RunDirectory.open(run)
+    config, result, notes = directory.config, directory.result, []
+    if result is None:
+        notes.append(
+            f"The run is not finished: there is no test score yet. Continue it with polyformer train --resume --out "
+            f"{shlex.quote(str(run))}"
+        )
+    made, here = config.get("versions", {}).get("polyformer"), versions()["polyformer"]
+    if made != here:
+        notes.append(f"The run was made by polyformer {made}, this report by {here}: numbers may differ in rounding.")
+    return RunRecord(run, config, result, directory.read_metrics(), _command(config), notes)
+
+
+def _command(config: dict[str, Any]) -> str:
+    """The command that repeats a run: settings that differ from the defaults, by name."""
+    parts = ["polyformer", "train", str(config["data"]), "--model", config["model"]]
+    for name in ("protocol", "preset"):
+        if config[name] is not None:
+            parts += [f"--{name}", str(config[name])]
+    parts += ["--split", str(config["split"]), "--seed", str(config["seed"])]
+    request = RunRequest(config["data"], config["model"], preset=config["preset"])
+    defaults = request.resolve_settings()
+    for name, value in config["settings"].items():
+        if value != defaults.get(name) and not isinstance(value, dict):
+            parts += ["--set", f"{name}={value}"]
+    return shlex.join(parts)
+
+
+def gather(
+    run: Path,
+    *,
+    data_root: str | None = None,
+    clusters: int | None = None,
+    memory: int | None = None,
+    loading: Stages | None = None,
+    report: Callable[[str], None] | None = None,
+    progress: Share | None = None,
+    evaluated: Share | None = None,
+) -> Findings:
+    """Read a run, apply its model to its data, and look at what was learned.
+
+    Args:
+        clusters: how many kinds of filters; chosen by default.
+        memory: bytes that may be used, 80 % of what is free by default.
+        evaluated: is told the share of the nodes that is done.
+    """
+    record = read_record(run)
+    try:
+        card, model = load_model(run)
+    except DataNotFound:
+        record.notes.append("There is no trained model yet, so only the settings and the learning curve are shown.")
+        return Findings(record, None)
+    request = RunRequest(**{field.name: record.config[field.name] for field in fields(RunRequest)})
+    if data_root is not None:
+        request = RunRequest(**{**request.__dict__, "data_root": data_root})
+    task, split = load_task(request, loading)
+    resources = Resources(memory, None, run, report, progress, evaluated)
+    return Findings(record, _evaluate(record, card, model, task, split, clusters, resources))
+
+
+def _evaluate(
+    record: RunRecord,
+    card: ModelCard,
+    model: NodeModel,
+    task: Task,
+    split: Split,
+    clusters: int | None,
+    resources: Resources,
+) -> Outcome:
+    graph, small = task.graph, is_small(task.graph.num_nodes, task.graph.num_edges)
+    shown = sample_nodes(graph.num_nodes, _map_size(card, model))
+    nodes = np.arange(graph.num_nodes if small else 0)
+    if not small:
+        tested = split.test[sample_nodes(len(split.test), _SAMPLED)]
+        nodes = np.union1d(shown, tested)
+        record.notes.append(f"The graph is large: {len(nodes):,} nodes drawn at random were evaluated.")
+    if len(shown) < graph.num_nodes:
+        record.notes.append(
+            f"The map and the kinds of filters show {len(shown):,} of {graph.num_nodes:,} nodes, drawn at random."
+        )
+
+    def compute(ids: np.ndarray) -> tuple[np.ndarray, ...]:
+        scores = node_scores(model, card.reader, ids)
+        return (scores, filter_coefficients(model, ids)) if isinstance(model, NodeWiseFilter) else (scores,)
+
+    blocks = [parts for _, parts in node_blocks(model, graph, compute, None if small else nodes, resources)]
+    scores, *alpha = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    filters = unified = None
+    if isinstance(model, NodeWiseFilter):
+        filters = _filters(model, alpha[0][np.searchsorted(nodes, shown)], clusters)
+    elif isinstance(model, SpectralFilter):
+        unified = model.frequency_response(frequency_grid())
+    width = grid_width(graph)
+    spectra: dict[str, np.ndarray] = {}
+    if small and graph.features is not None and graph.num_edges:
+        operator, lam = Operator(graph), frequency_grid(129)
+        signals = {"input: node features": sketch_columns(graph.features), "output: predictions": scores}
+        spectra = {name: signal_spectrum(operator, signal, lam) for name, signal in signals.items()}
+    if width is not None:
+        places = np.stack([(shown % width + 0.5) / width, (shown // width + 0.5) * width / graph.num_nodes], axis=1)
+    else:
+        rows = scores[np.searchsorted(nodes, shown)] if filters is None else filters.responses
+        places = plane(rows)
+    outcome = Outcome(card, task, split, nodes, scores, shown, places, width, filters, unified, spectra, None)
+    return Outcome(**{**outcome.__dict__, "interval": _interval(outcome)})
+
+
+def _map_size(card: ModelCard, model: NodeModel) -> int:
+    """As many nodes as fit in the document with their coefficients."""
+    per_node = 34
+    if isinstance(model, NodeWiseFilter):
+        per_node += 2 * card.settings.get("heads", 1) * (card.settings["order"] + 1)
+    return min(_MAP_NODES, max(500, _MAP_BYTES // per_node))
+
+
+def _filters(model: NodeWiseFilter, alpha: np.ndarray, number: int | None) -> Filters:
+    lam, channel = frequency_grid(), default_channel(model)
+    tokens = model.token_response(lam, channel)
+    responses = np.einsum("nhk,kl->nhl", alpha, tokens)
+    clusters = cluster_filters(responses, number)
+    return Filters(
+        lam,
+        tokens,
+        alpha,
+        pass_shares(responses, lam),
+        order_contributions(alpha, tokens),
+        clusters,
+        clusters.assign(responses),
+        model.filter_layers,
+        not isinstance(model, PolyFormerModel),
+        channel,
+    )
+
+
+def _interval(outcome: Outcome, resamples: int = 200) -> tuple[float, float] | None:
+    nodes, scores = outcome.scores_of(outcome.split.test)
+    if len(nodes) < 2:
+        return None
+    random, labels, metric = np.random.default_rng(0), outcome.task.labels[nodes], METRICS[outcome.card.metric]
+    draws = (random.integers(0, len(nodes), len(nodes)) for _ in range(resamples))
+    values = np.array([metric(scores[draw], labels[draw]) for draw in draws])
+    least, most = np.nanquantile(values, [0.025, 0.975])
+    return float(least), float(most)

@@ -1,0 +1,174 @@
+"""Reports without a browser: what they find, bad input, names that would break a page, other models."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyformer.datasets import load_dataset
+from polyformer.errors import DataNotFound, MissingDependency
+from polyformer.graph import Graph
+from polyformer.operators import Operator
+from polyformer.reports import findings as found
+from polyformer.reports import write_report
+from polyformer.reports.findings import gather
+from polyformer.reports.node_map import grid_width, plane, sample_nodes
+from polyformer.reports.spectrum import signal_spectrum, sketch_columns
+from polyformer.splits import Split
+from polyformer.tasks import Task
+from polyformer.training.run import RunRequest, execute_run
+from tests.cli.test_cli import BOARD, FAST, run
+
+SMALL = {"order": 3, "hidden_channels": 16, "heads": 4, "epochs": 2}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "run"
+    execute_run(RunRequest(BOARD, settings=SMALL), path)
+    return path
+
+
+def test_spectrum_finds_the_energy_where_it_is() -> None:
+    graph = load_dataset("minefield:width=9,height=8").graph
+    matrix = Operator(graph).to_scipy(np.float64).toarray()
+    values, vectors = np.linalg.eigh(np.eye(72) - matrix)
+    lam = np.linspace(0, 2, 201)
+    for i in (0, 30, 71):
+        density = signal_spectrum(Operator(graph), vectors[:, [i]], lam)
+        assert abs(lam[density.argmax()] - values[i]) < 0.05
+        assert np.trapezoid(density, lam) == pytest.approx(1)
+    assert sketch_columns(np.ones((5, 40), np.float32)).shape == (5, 16)
+    assert np.array_equal(sketch_columns(np.eye(4, dtype=np.float32)), np.eye(4))
+
+
+def test_grids_are_known_by_their_edges() -> None:
+    board = load_dataset("minefield:width=7,height=5").graph
+    assert grid_width(board) == 7
+    ring = Graph(np.stack([np.arange(9), (np.arange(9) + 1) % 9]))
+    assert grid_width(ring) is None
+    edges = np.stack(board.adjacency().nonzero())
+    assert grid_width(Graph(edges[:, 3:], num_nodes=35)) == 7  # the other direction of those edges is still there
+    assert grid_width(Graph(np.concatenate([edges, [[0], [34]]], axis=1))) is None
+
+
+def test_maps_of_degenerate_rows_and_samples() -> None:
+    assert plane(np.ones((4, 3))).shape == (4, 2)
+    assert plane(np.arange(5.0)[:, None]).shape == (5, 2)
+    assert sample_nodes(5, 9).tolist() == [0, 1, 2, 3, 4]
+    assert len(np.unique(sample_nodes(100, 9))) == 9
+
+
+def test_the_file_is_small_and_tells_how_to_repeat(trained: Path, tmp_path: Path) -> None:
+    size = write_report(gather(trained), tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    assert size == (tmp_path / "r.html").stat().st_size < 8_000_000
+    assert "polyformer train minefield:width=20,height=15 --model polyformer --split 0 --seed 0" in page
+    assert "--set order=3" in page
+    assert "residual connection and LayerNorm are left out" in page
+    result = json.loads((trained / "result.json").read_text())
+    assert f"{result['test']:.4f}" in page
+
+
+@pytest.mark.parametrize("model", ["polyattn", "unifilter", "gprgnn", "dsf-bern-r", "mlp"])
+def test_other_models(model: str, tmp_path: Path) -> None:
+    execute_run(RunRequest(BOARD, model=model, settings={"epochs": 2}), tmp_path / "run")
+    findings = gather(tmp_path / "run")
+    write_report(findings, tmp_path / "r.html")
+    assert findings.outcome is not None
+    assert (findings.outcome.filters is not None) == (model in ("polyattn", "dsf-bern-r"))
+    assert (findings.outcome.unified is not None) == (model in ("unifilter", "gprgnn"))
+    assert ("This model has no spectral filter." in (tmp_path / "r.html").read_text()) == (model == "mlp")
+
+
+def test_the_optimal_basis_and_several_layers(tmp_path: Path) -> None:
+    settings = {**SMALL, "basis": "optimal", "num_layers": 2}
+    execute_run(RunRequest(BOARD, settings=settings), tmp_path / "run")
+    write_report(gather(tmp_path / "run", clusters=3), tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    assert "Later layers have coefficients but no spectrum" in page
+    assert "the one with the largest norm, is shown" in page
+
+
+def _own_graph(folder: Path, regression: bool = False) -> None:
+    random = np.random.default_rng(0)
+    graph = Graph(random.integers(0, 60, (2, 150)), random.standard_normal((60, 5)).astype(np.float32), 60)
+    labels: Any = random.standard_normal(60) if regression else random.integers(0, 3, 60)
+    ids = np.array([f"</script><script>alert({i})</script>" for i in range(60)])
+    nodes = random.permutation(60)
+    names = None if regression else ("<script>alert(1)</script>", "b & c", "c")
+    split = Split(nodes[:30], nodes[30:45], nodes[45:])
+    Task("<b>mine</b>", graph, labels, [split], "given", "", names, ids).save(folder)
+
+
+@pytest.mark.parametrize("regression", [False, True])
+def test_names_are_escaped(tmp_path: Path, regression: bool) -> None:
+    _own_graph(tmp_path / "graph", regression)
+    execute_run(RunRequest(str(tmp_path / "graph"), settings=SMALL), tmp_path / "run")
+    write_report(gather(tmp_path / "run"), tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    assert "<script>alert" not in page
+    assert "<b>mine" not in page
+    assert page.count("</script>") == 4
+
+
+def test_larger_graphs_are_sampled_and_say_so(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(found, "WHOLE_NODES", 100)
+    monkeypatch.setattr(found, "_MAP_NODES", 80)
+    findings = gather(trained)
+    assert findings.outcome is not None
+    assert len(findings.outcome.shown) == 80
+    assert len(findings.outcome.nodes) < 300
+    write_report(findings, tmp_path / "r.html")
+    assert "show 80 of 300 nodes, drawn at random" in (tmp_path / "r.html").read_text()
+
+
+def test_a_run_that_is_not_finished_or_of_another_version(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    for name in ("result.json", "model.safetensors"):
+        (tmp_path / "run" / name).unlink()
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config["versions"]["polyformer"] = "0.0.1"
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    findings = gather(tmp_path / "run")
+    assert findings.outcome is None
+    write_report(findings, tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    assert "The run is not finished" in page
+    assert "no trained model yet" in page
+    assert "made by polyformer 0.0.1" in page
+    with pytest.raises(DataNotFound, match="no run directory"):
+        gather(tmp_path / "nothing")
+
+
+def test_train_ends_with_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [option for option in FAST if option != "--no-report"]
+    assert run("train", BOARD, "--out", tmp_path / "run", *options) == 0
+    assert f"report: {tmp_path / 'run' / 'report.html'}" in capsys.readouterr().out
+    assert (tmp_path / "run" / "report.html").stat().st_size < 8_000_000
+    assert run("report", tmp_path / "run", "--out", tmp_path / "r.html", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["out"] == str(tmp_path / "r.html")
+    assert run("report", tmp_path / "run", "--out", tmp_path) == 2
+
+
+def test_without_the_extra(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "plotly" else find(name, *rest)
+    )
+    with pytest.raises(MissingDependency):
+        write_report(gather(trained), tmp_path / "r.html")
+    assert run("report", trained) == 2
+    assert "pip install 'polyformer[report]'" in capsys.readouterr().err
+    options = [option for option in FAST if option != "--no-report"]
+    assert run("train", BOARD, "--out", tmp_path / "run", *options) == 0
+    assert "report" not in capsys.readouterr().out
+    assert not (tmp_path / "run" / "report.html").exists()
