@@ -69,9 +69,16 @@ def _band(figure: go.Figure, x: np.ndarray, least: np.ndarray, most: np.ndarray,
 
 
 def learning_chart(metrics: Sequence[dict[str, Any]], metric: str, best_epoch: int | None) -> go.Figure:
-    """Loss and validation score by epoch, the selected epoch marked."""
+    """Loss and validation score by epoch, the selected epoch marked; of at most 1,000 epochs."""
+    metrics = metrics[:: -(-len(metrics) // 1000)]
     epochs = [record["epoch"] for record in metrics]
-    right = {"title": {"text": f"validation {metric}"}, "overlaying": "y", "side": "right", "automargin": True}
+    right = {
+        "title": {"text": f"validation {metric}"},
+        "overlaying": "y",
+        "side": "right",
+        "tickmode": "auto",
+        "automargin": True,
+    }
     figure = _figure("epoch", "training loss", yaxis2=right)
     _line(figure, epochs, [record["loss"] for record in metrics], "loss", 0)
     _line(figure, epochs, [record["val"] for record in metrics], f"validation {metric}", 1, yaxis="y2")

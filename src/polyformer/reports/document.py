@@ -168,7 +168,7 @@ def _clusters(outcome: Outcome | None) -> list[dict[str, Any]]:
             counts = np.bincount(labels[inside & (labels >= 0)], minlength=outcome.card.num_classes)
             names = charts.class_names(outcome)
             order = np.argsort(-counts, kind="stable")[:4]
-            parts = [f"{names[i]} {counts[i] / max(counts.sum(), 1):.0%}" for i in order if counts[i]]
+            parts = [f"{names[i]} ({counts[i] / max(counts.sum(), 1):.0%})" for i in order if counts[i]]
             row["classes"] = ", ".join(parts)
         rows.append(row)
     return rows

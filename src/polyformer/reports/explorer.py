@@ -9,11 +9,10 @@ import numpy as np
 
 from polyformer.filters import BANDS, local_homophily
 from polyformer.reports.charts import PALETTE, class_names, cluster_curves
-from polyformer.reports.findings import Filters, Outcome
+from polyformer.reports.findings import NEIGHBOURS, Filters, Outcome
 
 __all__ = ["explorer_data"]
 
-_NEIGHBOURS = 16
 _MISSING = 65535
 
 
@@ -96,7 +95,7 @@ def _columns(outcome: Outcome) -> dict[str, Any]:
 def _neighbours(outcome: Outcome) -> dict[str, str]:
     """The first neighbours of each node, as many as are shown: where each node's start, and their numbers."""
     indptr, indices = outcome.task.graph.indptr, outcome.task.graph.indices
-    counts = np.minimum(indptr[outcome.shown + 1] - indptr[outcome.shown], _NEIGHBOURS)
+    counts = np.minimum(indptr[outcome.shown + 1] - indptr[outcome.shown], NEIGHBOURS)
     starts = np.concatenate([[0], np.cumsum(counts)])
     rows = np.repeat(indptr[outcome.shown] - starts[:-1], counts) + np.arange(starts[-1])
     small = outcome.task.graph.num_nodes < 1 << 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -33,13 +34,16 @@ from polyformer.training.run import RunRequest, load_task, versions
 from polyformer.training.run_directory import RunDirectory
 from polyformer.training.saved_model import ModelCard, load_model
 
-__all__ = ["Filters", "Findings", "Outcome", "RunRecord", "gather", "is_small", "read_record"]
+__all__ = ["NEIGHBOURS", "Filters", "Findings", "Outcome", "RunRecord", "gather", "is_small", "read_record"]
 
 WHOLE_NODES, WHOLE_EDGES = 200_000, 5_000_000
 """Up to here every node is evaluated and spectra are computed; of larger graphs a sample."""
 
 _SAMPLED = 20_000
-_MAP_NODES, _MAP_BYTES = 12_000, 2_100_000
+_MAP_NODES, _MAP_BYTES = 12_000, 2_230_000
+
+NEIGHBOURS = 16
+"""So many of a node's neighbours are named."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +217,7 @@ def _evaluate(
     resources: Resources,
 ) -> Outcome:
     graph, small = task.graph, is_small(task.graph.num_nodes, task.graph.num_edges)
-    shown = sample_nodes(graph.num_nodes, _map_size(card, model))
+    shown = sample_nodes(graph.num_nodes, _map_size(card, model, task))
     nodes = np.arange(graph.num_nodes if small else 0)
     if not small:
         tested = split.test[sample_nodes(len(split.test), _SAMPLED)]
@@ -250,12 +254,17 @@ def _evaluate(
     return Outcome(**{**outcome.__dict__, "interval": _interval(outcome)})
 
 
-def _map_size(card: ModelCard, model: NodeModel) -> int:
-    """As many nodes as fit in the document with their coefficients."""
-    per_node = 34
+def _map_size(card: ModelCard, model: NodeModel, task: Task) -> int:
+    """As many nodes as fit in the document with their coefficients, neighbours and names."""
+    graph = task.graph
+    degree = min(2 * graph.num_edges / max(graph.num_nodes, 1), NEIGHBOURS)
+    per_node = 31 + degree * (2 if graph.num_nodes < 1 << 16 else 4)
     if isinstance(model, NodeWiseFilter):
         per_node += 2 * card.settings.get("heads", 1) * (card.settings["order"] + 1)
-    return min(_MAP_NODES, max(500, _MAP_BYTES // per_node))
+    if task.ids is not None:  # names stand there as they are, not in base64
+        some = [str(name) for name in task.ids[:1000]]
+        per_node += 0.75 * len(json.dumps(some)) / max(len(some), 1)
+    return min(_MAP_NODES, max(500, int(_MAP_BYTES / per_node)))
 
 
 def _filters(model: NodeWiseFilter, alpha: np.ndarray, number: int | None) -> Filters:
