@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from polyformer.bases import Basis, basis_config, check_order, resolve_basis
 from polyformer.errors import InvalidData, InvalidParameter
 from polyformer.files import new_directory, write_json
-from polyformer.filters import filter_response
+from polyformer.filters import filter_coefficients, filter_response
 from polyformer.graph import Graph
 from polyformer.models import Workload
 from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
@@ -23,6 +23,11 @@ from polyformer.training.loop import Observer, Trainer, derive_seed, workload_of
 from polyformer.training.run import choose_device, versions
 from polyformer.training.saved_model import ModelCard, load_model, save_weights
 from polyformer.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from polyformer.reports.findings import Filters
 
 __all__ = ["PolyFormerClassifier"]
 
@@ -160,6 +165,11 @@ class PolyFormerClassifier:
         Args:
             graph: by default the one last fitted or predicted.
         """
+        model, ids = self._bound(nodes, graph)
+        return filter_response(model, ids, lam, layer, channel)
+
+    def _bound(self, nodes: Any, graph: Graph | None) -> tuple[PolyFormerModel, np.ndarray]:
+        """The model, bound to nodes of the given or the last graph, and their ids."""
         _, model = self._fitted()
         graph = self._graph if graph is None else graph
         if graph is None:
@@ -167,7 +177,36 @@ class PolyFormerClassifier:
         ids = check_nodes(nodes, graph.num_nodes)
         ids = np.arange(graph.num_nodes) if ids is None else ids
         model.bind(graph, Workload(np.unique(ids), len(ids)))
-        return filter_response(model, ids, lam, layer, channel)
+        return model, ids
+
+    def plot_filters(self, nodes: Any = None, clusters: int | None = None, graph: Graph | None = None) -> go.Figure:
+        """A Plotly figure of the filters that were learned, mean over heads; residual and LayerNorm are left out.
+
+        Args:
+            nodes: whose filters, a line each; by default the kinds of filters of all nodes, with their spread.
+            clusters: how many kinds; by default 2 to 6, chosen by silhouette.
+            graph: by default the one last fitted or predicted.
+        """
+        from polyformer.reports import charts
+
+        ids, filters = self._described_filters(nodes, clusters, graph)
+        if nodes is None:
+            return charts.cluster_chart(filters)
+        return charts.nodes_chart(filters.lam, filters.responses.mean(axis=1), ids.tolist())
+
+    def plot_orders(self, clusters: int | None = None, graph: Graph | None = None) -> go.Figure:
+        """A Plotly figure of how much each order contributes to each kind of filter; see :meth:`plot_filters`."""
+        from polyformer.reports import charts
+
+        return charts.order_chart(self._described_filters(None, clusters, graph)[1])
+
+    def _described_filters(self, nodes: Any, clusters: int | None, graph: Graph | None) -> tuple[np.ndarray, Filters]:
+        from polyformer.reports import check_extra
+        from polyformer.reports.findings import describe_filters
+
+        check_extra()
+        model, ids = self._bound(nodes, graph)
+        return ids, describe_filters(model, filter_coefficients(model, ids), clusters if nodes is None else 1)
 
     def save(self, directory: str | Path) -> None:
         """Write the trained classifier as JSON and safetensors into a new directory."""

@@ -12,7 +12,7 @@ import pytest
 from polyformer.datasets import load_dataset
 from polyformer.filters import filter_coefficients
 from polyformer.models import NodeWiseFilter, Workload
-from polyformer.reports import write_report
+from polyformer.reports import write_comparison, write_report
 from polyformer.reports.findings import Outcome, gather
 from polyformer.training.run import RunRequest, execute_run
 from polyformer.training.saved_model import load_model
@@ -27,6 +27,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     execute_run(RunRequest(BOARD, settings=SETTINGS), run)
     findings = gather(run)
     write_report(findings, run / "report.html")
+    write_comparison([findings, findings], run / "comparison.html")
     assert findings.outcome is not None
     return run, findings.outcome
 
@@ -134,9 +135,13 @@ def test_every_colouring_and_head_and_theme_can_be_chosen(page: Any, outcome: tu
     assert page.execute_script("return document.documentElement.dataset.theme") != theme
 
 
+@pytest.mark.parametrize("name", ["report.html", "comparison.html"])
 @pytest.mark.parametrize("width", [390, 1440])
-def test_no_errors_no_network_nothing_cut_off(browser: Any, outcome: tuple[Path, Outcome], width: int) -> None:
-    _open(browser, outcome[0] / "report.html", width)
+def test_no_errors_no_network_nothing_cut_off(
+    browser: Any, outcome: tuple[Path, Outcome], width: int, name: str
+) -> None:
+    _open(browser, outcome[0] / name, width)
+    assert browser.find_elements("css selector", ".chart svg")
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     cut = browser.execute_script(
         """return [...document.querySelectorAll('main *')].filter(e => {

@@ -13,6 +13,8 @@ import pytest
 
 from polyformer.datasets import load_dataset
 from polyformer.errors import DataNotFound, MissingDependency
+from polyformer.estimators import PolyFormerClassifier
+from polyformer.filters import frequency_grid
 from polyformer.graph import Graph
 from polyformer.operators import Operator
 from polyformer.reports import findings as found
@@ -155,6 +157,32 @@ def test_train_ends_with_the_report(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert run("report", tmp_path / "run", "--out", tmp_path / "r.html", "--json") == 0
     assert json.loads(capsys.readouterr().out)["out"] == str(tmp_path / "r.html")
     assert run("report", tmp_path / "run", "--out", tmp_path) == 2
+
+
+def test_runs_side_by_side(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    execute_run(RunRequest(BOARD, model="unifilter", settings={"epochs": 2}), tmp_path / "uni<i>")
+    assert run("compare", trained, tmp_path / "uni<i>", "--out", tmp_path / "c.html") == 0
+    page = (tmp_path / "c.html").read_text()
+    assert "uni&lt;i&gt;" in page
+    assert "uni<i>" not in page
+    for name in (trained, tmp_path / "uni<i>"):
+        assert f"{json.loads((name / 'result.json').read_text())['test']:.4f}" in page
+    assert "The same for all nodes." in page
+    assert "Filters against each other" in page
+    capsys.readouterr()
+    assert run("compare", trained, "--out", tmp_path / "c.html") == 2
+    assert "twice or more" in capsys.readouterr().err
+
+
+def test_figures_in_python(trained: Path) -> None:
+    clf = PolyFormerClassifier.load(trained)
+    graph = load_dataset(BOARD).graph
+    lines = clf.plot_filters([3, 7], graph=graph).data
+    assert [line.name for line in lines] == ["node 3", "node 7"]
+    expected = clf.filter_response([3, 7], frequency_grid(), graph=graph).mean(axis=1)
+    assert np.allclose([line.y for line in lines], expected)
+    assert len(clf.plot_filters(clusters=3, graph=graph).data) == 6  # a line and a band each
+    assert len(clf.plot_orders(clusters=3, graph=graph).data) == 3
 
 
 def test_without_the_extra(

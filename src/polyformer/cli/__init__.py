@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from polyformer.cli.bases import bases
+from polyformer.cli.compare import compare
 from polyformer.cli.datasets import datasets
 from polyformer.cli.filters import filters
 from polyformer.cli.import_graph import import_command
@@ -37,7 +38,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, predict, report, filters, tokens, tune, reproduce, datasets, models, bases):
+for verb in (train, predict, report, compare, filters, tokens, tune, reproduce, datasets, models, bases):
     app.command()(verb)
 app.command("import")(import_command)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from polyformer.reports.comparison import write_comparison
 from polyformer.reports.document import check_extra, extra_installed, write_report
 
-__all__ = ["check_extra", "extra_installed", "write_report"]
+__all__ = ["check_extra", "extra_installed", "write_comparison", "write_report"]

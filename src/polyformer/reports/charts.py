@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,10 +23,13 @@ __all__ = [
     "confusion_chart",
     "fit_chart",
     "learning_chart",
+    "nodes_chart",
     "order_chart",
+    "overlay_chart",
     "roc_chart",
     "spectrum_chart",
     "unified_chart",
+    "validation_chart",
 ]
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999999", "#B8A900")
@@ -178,6 +181,35 @@ def order_chart(filters: Filters) -> go.Figure:
         if len(rows):
             colour = {"color": PALETTE[c % len(PALETTE)]}
             figure.add_bar(x=np.arange(rows.shape[1]), y=rows.mean(axis=0), name=f"cluster {c + 1}", marker=colour)
+    return figure
+
+
+def validation_chart(curves: Mapping[str, Sequence[dict[str, Any]]]) -> go.Figure:
+    """The validation score of several runs by epoch, of at most 1,000 epochs each."""
+    figure = _figure("epoch", "validation score")
+    for i, (name, metrics) in enumerate(curves.items()):
+        some = metrics[:: -(-len(metrics) // 1000) or 1]
+        _line(figure, [record["epoch"] for record in some], [record["val"] for record in some], name, i)
+    return figure
+
+
+def overlay_chart(responses: dict[str, np.ndarray]) -> go.Figure:
+    """Filters of several runs, each scaled to a largest gain of one: mean and spread over (n, L) nodes or filters."""
+    figure = _figure(_FREQUENCY, "response, scaled")
+    for i, (name, rows) in enumerate(responses.items()):
+        lam, mean, spread = frequency_grid(rows.shape[1]), rows.mean(axis=0), rows.std(axis=0)
+        scale = np.abs(mean).max() or 1.0
+        if len(rows) > 1:
+            _band(figure, lam, (mean - spread) / scale, (mean + spread) / scale, i)
+        _line(figure, lam, mean / scale, name, i)
+    return figure
+
+
+def nodes_chart(lam: np.ndarray, responses: np.ndarray, nodes: Sequence[int]) -> go.Figure:
+    """The responses of some nodes, (n, L)."""
+    figure = _figure(_FREQUENCY, "response h(λ)")
+    for i, (node, response) in enumerate(zip(nodes, responses, strict=True)):
+        _line(figure, lam, response, f"node {node}", i, showlegend=True)
     return figure
 
 

@@ -17,7 +17,10 @@ from polyformer.reports import charts
 from polyformer.reports.explorer import explorer_data
 from polyformer.reports.findings import Findings, Outcome, RunRecord
 
-__all__ = ["check_extra", "extra_installed", "write_report"]
+__all__ = ["Figures", "check_extra", "extra_installed", "score_rows", "write_page", "write_report"]
+
+Figures = dict[str, tuple[Any, str, str]]
+"""Charts by name: a Plotly figure, its title, and the words below it."""
 
 
 def extra_installed() -> bool:
@@ -34,25 +37,39 @@ def check_extra() -> None:
 def write_report(findings: Findings, path: Path) -> int:
     """Write the document, whole or not at all; returns its size in bytes."""
     check_extra()
+    record, outcome = findings.record, findings.outcome
+    figures = _figures(record, outcome)
+    context = {
+        "record": record,
+        "outcome": outcome,
+        "facts": _facts(record),
+        "scores": score_rows(record, outcome),
+        "clusters": _clusters(outcome),
+        "relations": _relations(outcome),
+    }
+    return write_page(path, "report.html", figures, None if outcome is None else explorer_data(outcome), context)
+
+
+def write_page(path: Path, template: str, figures: Figures, explorer: Any, context: dict[str, Any]) -> int:
+    """Fill a template, with styles, scripts and data inside it; returns the size in bytes."""
     import jinja2
     from plotly.offline import get_plotlyjs
 
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    record, outcome = findings.record, findings.outcome
-    figures = _figures(record, outcome)
-    page = environment.from_string(_part("report.html")).render(
-        record=record,
-        outcome=outcome,
-        facts=_facts(record),
-        scores=_scores(record, outcome),
-        figures=figures,
-        clusters=_clusters(outcome),
-        relations=_relations(outcome),
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, loader=jinja2.FunctionLoader(_part)
+    )
+    shown = {
+        name: {"figure": json.loads(figure.to_json()), "title": title, "note": note}
+        for name, (figure, title, note) in figures.items()
+    }
+    page = environment.get_template(template).render(
+        **context,
+        figures=shown,
         style=_part("report.css"),
         script=_part("report.js"),
         plotly=get_plotlyjs(),
-        data=_json({name: figure["figure"] for name, figure in figures.items()}),
-        explorer=_json(None if outcome is None else explorer_data(outcome)),
+        data=_json({name: figure["figure"] for name, figure in shown.items()}),
+        explorer=_json(explorer),
     )
     content = page.encode()
     with reporting_io_errors("the report", path), write_whole(path) as file:
@@ -89,7 +106,7 @@ def _facts(record: RunRecord) -> dict[str, str]:
     return facts
 
 
-def _scores(record: RunRecord, outcome: Outcome | None) -> list[dict[str, Any]]:
+def score_rows(record: RunRecord, outcome: Outcome | None) -> list[dict[str, Any]]:
     """Test and validation score, with the interval over resampled test nodes."""
     result = record.result or {}
     rows = []
@@ -100,9 +117,9 @@ def _scores(record: RunRecord, outcome: Outcome | None) -> list[dict[str, Any]]:
     return rows
 
 
-def _figures(record: RunRecord, outcome: Outcome | None) -> dict[str, dict[str, Any]]:
+def _figures(record: RunRecord, outcome: Outcome | None) -> Figures:
     """Every chart with the words that go with it, in the order of the page."""
-    found: dict[str, tuple[Any, str, str]] = {}
+    found: Figures = {}
     if record.metrics:
         best = None if record.result is None else record.result["best_epoch"]
         figure = charts.learning_chart(record.metrics, record.config["card"]["metric"], best)
@@ -110,14 +127,11 @@ def _figures(record: RunRecord, outcome: Outcome | None) -> dict[str, dict[str, 
         found["learning"] = figure, "Learning curves", note
     if outcome is not None:
         found |= _outcome_figures(outcome)
-    return {
-        name: {"figure": json.loads(figure.to_json()), "title": title, "note": note}
-        for name, (figure, title, note) in found.items()
-    }
+    return found
 
 
-def _outcome_figures(outcome: Outcome) -> dict[str, tuple[Any, str, str]]:
-    found: dict[str, tuple[Any, str, str]] = {}
+def _outcome_figures(outcome: Outcome) -> Figures:
+    found: Figures = {}
     nodes, scores = outcome.scores_of(outcome.split.test)
     labels, where = outcome.task.labels[nodes], f"On {len(nodes):,} test nodes."
     if len(nodes) and outcome.task.is_regression:

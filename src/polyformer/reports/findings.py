@@ -34,7 +34,17 @@ from polyformer.training.run import RunRequest, load_task, versions
 from polyformer.training.run_directory import RunDirectory
 from polyformer.training.saved_model import ModelCard, load_model
 
-__all__ = ["NEIGHBOURS", "Filters", "Findings", "Outcome", "RunRecord", "gather", "is_small", "read_record"]
+__all__ = [
+    "NEIGHBOURS",
+    "Filters",
+    "Findings",
+    "Outcome",
+    "RunRecord",
+    "describe_filters",
+    "gather",
+    "is_small",
+    "read_record",
+]
 
 WHOLE_NODES, WHOLE_EDGES = 200_000, 5_000_000
 """Up to here every node is evaluated and spectra are computed; of larger graphs a sample."""
@@ -236,7 +246,7 @@ def _evaluate(
     scores, *alpha = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
     filters = unified = None
     if isinstance(model, NodeWiseFilter):
-        filters = _filters(model, alpha[0][np.searchsorted(nodes, shown)], clusters)
+        filters = describe_filters(model, alpha[0][np.searchsorted(nodes, shown)], clusters)
     elif isinstance(model, SpectralFilter):
         unified = model.frequency_response(frequency_grid())
     width = grid_width(graph)
@@ -267,7 +277,8 @@ def _map_size(card: ModelCard, model: NodeModel, task: Task) -> int:
     return min(_MAP_NODES, max(500, int(_MAP_BYTES / per_node)))
 
 
-def _filters(model: NodeWiseFilter, alpha: np.ndarray, number: int | None) -> Filters:
+def describe_filters(model: NodeWiseFilter, alpha: np.ndarray, number: int | None = None) -> Filters:
+    """What the coefficients of some nodes, (n, H, K+1), amount to; ``number`` of clusters, chosen by default."""
     lam, channel = frequency_grid(), default_channel(model)
     tokens = model.token_response(lam, channel)
     responses = np.einsum("nhk,kl->nhl", alpha, tokens)

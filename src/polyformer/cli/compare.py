@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from polyformer.cli.display import Display
+
+__all__ = ["compare"]
+
+
+def compare(
+    runs: list[Path] = typer.Argument(..., metavar="RUN RUN...", help="Run directories, finished or not."),
+    out: Path = typer.Option(Path("comparison.html"), help="The HTML file to write."),
+    data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
+    json_only: bool = typer.Option(False, "--json", help="Print a summary as JSON on stdout and nothing else there."),
+) -> None:
+    """Put several runs side by side in one HTML file: scores with intervals, curves, filters.
+
+    Needs the extra: `pip install 'polyformer[report]'`.
+
+    Examples:
+
+    - `polyformer compare runs/polyattn runs/unifilter --out comparison.html`
+    """
+    from polyformer.errors import InvalidParameter
+    from polyformer.reports import check_extra, write_comparison
+    from polyformer.reports.findings import gather
+
+    display = Display(json_only)
+    check_extra()
+    if out.is_dir():
+        raise InvalidParameter(f"'--out' must be a file. Got the directory '{out}'. Try {out / 'comparison.html'}.")
+    root = None if data_root is None else str(data_root)
+    with display.stages() as loading, display.share("tokens") as progress, display.share("runs") as evaluated:
+        found = [gather(run, data_root=root, loading=loading, progress=progress, evaluated=evaluated) for run in runs]
+        size = write_comparison(found, out)
+    display.say(f"comparison: {out} ({size / 1e6:.1f} MB, opens in any browser)")
+    display.result({"out": str(out), "bytes": size})

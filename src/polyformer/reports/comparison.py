@@ -1,0 +1,73 @@
+"""Several runs side by side: scores with intervals, curves, and filters of one kind against the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from polyformer.errors import InvalidParameter
+from polyformer.reports import charts
+from polyformer.reports.document import Figures, check_extra, score_rows, write_page
+from polyformer.reports.findings import Findings
+
+__all__ = ["write_comparison"]
+
+
+def write_comparison(runs: Sequence[Findings], path: Path) -> int:
+    """Write one document on two runs or more, whole or not at all; returns its size in bytes."""
+    check_extra()
+    if len(runs) < 2:
+        raise InvalidParameter(f"'RUN' must be given twice or more to compare. Got {len(runs)}. Use polyformer report.")
+    names = _names(runs)
+    notes = [f"{name}: {note}" for name, run in zip(names, runs, strict=True) for note in run.record.notes]
+    if len({run.record.config["task"]["fingerprint"] for run in runs}) > 1:
+        notes.insert(0, "The runs are on different data: their scores do not compare.")
+    rows = [_row(name, run) for name, run in zip(names, runs, strict=True)]
+    return write_page(path, "compare.html", _figures(names, runs), None, {"runs": rows, "notes": notes})
+
+
+def _names(runs: Sequence[Findings]) -> list[str]:
+    """The directories' names, or their whole paths where two are called the same."""
+    short = [run.record.path.resolve().name for run in runs]
+    return short if len(set(short)) == len(runs) else [f"{i + 1}: {run.record.path}" for i, run in enumerate(runs)]
+
+
+def _row(name: str, run: Findings) -> dict[str, str]:
+    config, scores = run.record.config, {row["name"]: row for row in score_rows(run.record, run.outcome)}
+    test, validation = scores.get("test"), scores.get("validation")
+    interval = None if test is None else test["interval"]
+    return {
+        "name": name,
+        "model": config["model"],
+        "data": config["task"]["name"],
+        "split": str(config["split"]),
+        "seed": str(config["seed"]),
+        "metric": config["card"]["metric"],
+        "test": "–" if test is None else f"{test['value']:.4f}",
+        "interval": "–" if interval is None else f"{interval[0]:.4f} to {interval[1]:.4f}",
+        "validation": "–" if validation is None else f"{validation['value']:.4f}",
+    }
+
+
+def _figures(names: Sequence[str], runs: Sequence[Findings]) -> Figures:
+    curves = {name: run.record.metrics for name, run in zip(names, runs, strict=True) if run.record.metrics}
+    note = "The validation score of every epoch."
+    figures: Figures = {"validation": (charts.validation_chart(curves), "Validation", note)}
+    responses: dict[str, np.ndarray] = {}
+    for i, (name, run) in enumerate(zip(names, runs, strict=True)):
+        outcome = run.outcome
+        if outcome is not None and outcome.filters is not None:
+            responses[name] = outcome.filters.responses.mean(axis=1)
+            note = "Node-wise: kinds of filters, mean over heads, with one standard deviation over the nodes."
+            if not outcome.filters.exact:
+                note += " Residual and LayerNorm are left out."
+            figures[f"run-{i}"] = charts.cluster_chart(outcome.filters), name, note
+        elif outcome is not None and outcome.unified is not None:
+            responses[name] = outcome.unified
+            figures[f"run-{i}"] = charts.unified_chart(outcome.unified), name, "The same for all nodes."
+    if responses:
+        note = "Mean over nodes, or over the model's filters, each scaled to a largest gain of one; spread as a band."
+        figures["overlay"] = charts.overlay_chart(responses), "Filters against each other", note
+    return figures
