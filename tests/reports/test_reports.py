@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from polyformer.datasets import load_dataset
-from polyformer.errors import DataNotFound, MissingDependency
+from polyformer.errors import DataNotFound, MissingDependency, OutOfResources
 from polyformer.estimators import PolyFormerClassifier
 from polyformer.filters import frequency_grid
 from polyformer.graph import Graph
@@ -157,6 +157,18 @@ def test_train_ends_with_the_report(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert run("report", tmp_path / "run", "--out", tmp_path / "r.html", "--json") == 0
     assert json.loads(capsys.readouterr().out)["out"] == str(tmp_path / "r.html")
     assert run("report", tmp_path / "run", "--out", tmp_path) == 2
+
+
+def test_a_report_that_cannot_be_written_does_not_fail_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: Any) -> int:
+        raise OutOfResources("No space left.")
+
+    monkeypatch.setattr("polyformer.reports.write_report", refuse)
+    options = [option for option in FAST if option != "--no-report"]
+    assert run("train", BOARD, "--out", tmp_path / "run", *options) == 0
+    assert "report: not written. No space left." in capsys.readouterr().out
 
 
 def test_runs_side_by_side(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from polyformer.cli.display import Display
 from polyformer.cli.interrupt import graceful_interrupt
-from polyformer.errors import InvalidParameter
+from polyformer.errors import InvalidParameter, PolyformerError
 from polyformer.registry import parse_spec, parse_value
 
 if TYPE_CHECKING:
@@ -129,23 +129,27 @@ def train(
         )
     _conclude(display, result, out)
     if write_report:
-        _report(display, out)
+        _report(display, result, out, request.memory)
     display.result(result)
 
 
-def _report(display: Display, out: Path) -> None:
-    """Write the report if it takes seconds and the extra is installed."""
+def _report(display: Display, result: dict[str, Any], out: Path, memory: int | None) -> None:
+    """Write the report if it takes seconds and the extra is installed; the run counts whether or not it succeeds."""
     from polyformer.cli.report import show_report
     from polyformer.reports import extra_installed
-    from polyformer.reports.findings import is_small, read_record
+    from polyformer.reports.findings import is_small
+    from polyformer.training.run_directory import RunDirectory
 
-    task = read_record(out).config["task"]
     if not extra_installed():
         return
-    if is_small(task["nodes"], task["edges"]):
-        show_report(display, out, out / "report.html")
-    else:
-        display.say(f"report: polyformer report {out}   # on a graph of this size it takes a while")
+    task = RunDirectory.open(out).config["task"]
+    if not is_small(task["nodes"], task["edges"]) or result["preparation_seconds"] > 60:
+        display.say(f"report: polyformer report {out}   # it takes a while here")
+        return
+    try:
+        show_report(display, out, out / "report.html", memory=memory)
+    except PolyformerError as error:
+        display.say(f"report: not written. {error}")
 
 
 def _suggest_preset(display: Display, request: RunRequest) -> None:
