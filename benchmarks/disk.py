@@ -109,7 +109,11 @@ def main() -> None:
     given = ["--tokens", str(tokens), *limit]
     run, predictions = folder / "run", folder / "predictions.parquet"
     if not run.exists():
-        stages.append(run_stage("train", ["train", str(graph), *given, "--set", "epochs=1", "--out", str(run)], folder))
+        stages.append(
+            run_stage(
+                "train", ["train", str(graph), *given, "--no-report", "--set", "epochs=1", "--out", str(run)], folder
+            )
+        )
     if not predictions.exists():
         wanted = ["--nodes", "labelled", *given, "--out", str(predictions)]
         stages.append(run_stage("predict", ["predict", str(run), *wanted], folder))

@@ -173,7 +173,7 @@ def test_a_given_directory_and_its_view(tmp_path: Path, nodes: str) -> None:
         ("order", InvalidParameter, "'order' must be at most 3"),
         ("optimal", InvalidParameter, "made from chebyshev tokens, but .* stores optimal tokens"),
         ("rows", InvalidParameter, r"There are no tokens of node \d+ and 200 others in '.*tokens'"),
-        ("truncated", FileCorrupt, "cannot be read"),
+        ("truncated", FileCorrupt, "it was cut off, changed or swapped"),
         ("missing", FileNotFoundError, "There is no token directory"),
     ],
 )

@@ -90,7 +90,7 @@ class _Workers:
 
     def _arguments(self, job: Job, out: Path) -> list[str]:
         if out.exists():
-            return ["--resume", "--out", str(out), "--json"]
+            return ["--resume", "--out", str(out), "--json", "--no-report"]
         request = job.request
         asked = {
             "model": request.model,
@@ -104,7 +104,7 @@ class _Workers:
         }
         options = [f"--{name}={value}" for name, value in asked.items() if value is not None]
         settings = [f"--set={name}={str(value).lower()}" for name, value in (request.settings or {}).items()]
-        return [request.data, *options, *settings, "--json"]
+        return [request.data, *options, *settings, "--json", "--no-report"]
 
     def finished(self) -> Iterator[_Running]:
         """Those that have ended since the last time."""
