@@ -39,10 +39,15 @@ def page(browser: Any, outcome: tuple[Path, Outcome]) -> Any:
 
 
 def _open(browser: Any, path: Path, width: int) -> None:
+    """Open a page and wait until its charts are drawn, which a busy machine does after it has loaded."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.get_log("browser"), browser.get_log("performance")
     browser.get(path.as_uri())
+    drawn = "return [...document.querySelectorAll('.chart')].every(chart => chart.querySelector('svg'))"
+    WebDriverWait(browser, 60).until(lambda page: page.execute_script(drawn))
 
 
 def _facts(page: Any) -> dict[str, str]:
