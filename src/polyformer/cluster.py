@@ -1,0 +1,185 @@
+"""Ray, if it is installed: a cluster that is there or one started on this machine, and tasks that run on it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, TypeVar
+
+from polyformer.errors import InvalidParameter, MissingDependency, OutOfResources, PolyformerError
+from polyformer.machine import format_bytes, num_cores
+
+__all__ = ["MAX_RETRIES", "Node", "connected", "import_ray", "nodes", "run_tasks"]
+
+MAX_RETRIES = 3
+"""How often a task whose process or node was lost is started again."""
+
+_OBJECT_STORE_BYTES = 128 << 20  # arguments and results are small: what is large lies in files
+_REACH_SECONDS = 5.0
+_WAIT_SECONDS = 1.0
+_LOST_SECONDS = 60.0
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node that is alive: the CPUs and the bytes of memory it offers to tasks."""
+
+    cpus: int
+    memory: int
+
+
+def import_ray() -> ModuleType:
+    """The package, told to report nothing to its makers; refused with the next step where it is not installed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its new default, without a warning
+    try:
+        import ray
+    except ImportError:
+        raise MissingDependency("Ray is not installed. Install it with: pip install 'polyformer[ray]'") from None
+    return ray
+
+
+@contextlib.contextmanager
+def connected(address: str | None = None, cpus: int | None = None) -> Iterator[ModuleType]:
+    """Ray, connected to a cluster; a process that is connected already stays so, any other is disconnected at the end.
+
+    Args:
+        address: ``auto`` for the cluster of this machine, or ``HOST:PORT``; by default a cluster is started on this
+            machine, on 127.0.0.1 alone, and ends with the block.
+        cpus: tasks that a cluster started here runs at a time if each takes one CPU; by default one for each core.
+    """
+    ray = import_ray()
+    if ray.is_initialized():
+        yield ray
+        return
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address is None:
+        ray.init(
+            "local",
+            num_cpus=num_cores() if cpus is None else cpus,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            include_dashboard=False,
+            _node_ip_address="127.0.0.1",
+            **quiet,
+        )
+    else:
+        _check_address(address)
+        try:
+            ray.init(address, **quiet)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            reason = str(error).split("\n")[0].rstrip(".")
+            raise _unreachable(address, reason) from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _check_address(address: str) -> None:
+    """Refuse an address of another form, or one where nothing listens, at once: Ray itself would try for a minute."""
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdigit():
+        raise InvalidParameter(f"'--address' must be auto or HOST:PORT of a Ray cluster. Got '{address}'.")
+    try:
+        socket.create_connection((host, int(port)), _REACH_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise _unreachable(address, getattr(error, "strerror", None) or str(error)) from None
+
+
+def _unreachable(address: str, reason: str) -> OutOfResources:
+    return OutOfResources(
+        f"There is no Ray cluster at '{address}' ({reason}). "
+        f"Start one with `ray start --head`, correct --address, or leave it out."
+    )
+
+
+def nodes() -> list[Node]:
+    """What the nodes of the connected cluster offer; those without a CPU for tasks are left out."""
+    alive = [node["Resources"] for node in import_ray().nodes() if node["Alive"]]
+    return [Node(int(has["CPU"]), int(has.get("memory", 0))) for has in alive if has.get("CPU", 0) >= 1]
+
+
+def run_tasks(
+    function: Callable[[Argument], Result],
+    arguments: Iterable[Argument],
+    *,
+    at_once: int,
+    cpus: int = 1,
+    memory: int = 0,
+) -> Iterator[tuple[Argument, Result]]:
+    """Call a function with each argument on the connected cluster; argument and result, as they finish.
+
+    A task must be idempotent: it is started again, up to :data:`MAX_RETRIES` times, where its process or node is lost.
+
+    Args:
+        function: of a module that every node can import; what it is given and gives back is small.
+        at_once: tasks that are under way at a time, at most.
+        cpus: of one task.
+        memory: bytes of one task, by which Ray places it.
+    """
+    ray = import_ray()
+    task = ray.remote(function).options(
+        num_cpus=cpus, memory=memory, max_retries=MAX_RETRIES, scheduling_strategy="SPREAD"
+    )
+    waiting, pending = iter(arguments), {}
+    homeless = _Homeless(cpus, memory)
+    try:
+        while True:
+            for argument in waiting:
+                pending[task.remote(argument)] = argument
+                if len(pending) >= at_once:
+                    break
+            if not pending:
+                return
+            ready, _ = ray.wait(list(pending), num_returns=1, timeout=_WAIT_SECONDS)
+            for reference in ready:
+                result = _result(ray, reference)
+                yield pending.pop(reference), result
+            if not ready:
+                homeless.check()
+    finally:
+        for reference in pending:
+            ray.cancel(reference, force=True)
+
+
+class _Homeless:
+    """Ends the wait for tasks that no node can hold: Ray would wait for such a node for ever."""
+
+    def __init__(self, cpus: int, memory: int) -> None:
+        self.cpus, self.memory, self.since = cpus, memory, float("inf")
+
+    def check(self) -> None:
+        if any(node.cpus >= self.cpus and node.memory >= self.memory for node in nodes()):
+            self.since = float("inf")
+            return
+        self.since = min(self.since, time.monotonic())
+        if time.monotonic() - self.since > _LOST_SECONDS:
+            raise OutOfResources(
+                f"No node of the Ray cluster has the {self.cpus} CPUs and {format_bytes(self.memory)} of memory that a "
+                f"task takes. Add nodes, or run again with more --workers or less --memory; what is done is kept."
+            )
+
+
+def _result(ray: ModuleType, reference: Any) -> Any:
+    """What a task gave; an error of ours is raised as it was, any other becomes one sentence."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, PolyformerError):
+            raise error.cause from None
+        reason = f"{type(error.cause).__name__}: {error.cause}" if error.cause is not None else str(error)
+    except ray.exceptions.RayError as error:  # its process or node was lost once too often
+        reason = f"{type(error).__name__}: {error}"
+    lines = " ".join(reason.split())
+    raise OutOfResources(f"A task failed on the Ray cluster ({lines[:300]}). Run again; what is done is kept.")
