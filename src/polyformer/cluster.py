@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
@@ -117,19 +117,21 @@ def run_tasks(
     at_once: int,
     cpus: int = 1,
     memory: int = 0,
-) -> Iterator[tuple[Argument, Result]]:
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Generator[tuple[Argument, Result]]:
     """Call a function with each argument on the connected cluster; argument and result, as they finish.
 
     A task must be idempotent: it is started again, up to :data:`MAX_RETRIES` times, where its process or node is lost.
 
     Args:
-        function: of a module that every node can import; what it is given and gives back is small.
+        function: of a module that every node can import, or a ``partial`` of one; what it takes and gives is small.
         at_once: tasks that are under way at a time, at most.
         cpus: of one task.
         memory: bytes of one task, by which Ray places it.
+        meanwhile: called about once a second.
     """
     ray = import_ray()
-    task = ray.remote(function).options(
+    task = ray.remote(_call).options(
         num_cpus=cpus, memory=memory, max_retries=MAX_RETRIES, scheduling_strategy="SPREAD"
     )
     waiting, pending = iter(arguments), {}
@@ -137,7 +139,7 @@ def run_tasks(
     try:
         while True:
             for argument in waiting:
-                pending[task.remote(argument)] = argument
+                pending[task.remote(function, argument)] = argument
                 if len(pending) >= at_once:
                     break
             if not pending:
@@ -148,9 +150,14 @@ def run_tasks(
                 yield pending.pop(reference), result
             if not ready:
                 homeless.check()
+            meanwhile()
     finally:
         for reference in pending:
             ray.cancel(reference, force=True)
+
+
+def _call(function: Callable[[Argument], Result], argument: Argument) -> Result:
+    return function(argument)
 
 
 class _Homeless:
