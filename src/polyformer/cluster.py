@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from polyformer.errors import InvalidParameter, MissingDependency, OutOfResources, PolyformerError
 from polyformer.machine import format_bytes, num_cores
 
-__all__ = ["MAX_RETRIES", "Node", "connected", "import_ray", "nodes", "run_tasks"]
+__all__ = ["MAX_RETRIES", "Node", "capacity", "connected", "import_ray", "nodes", "run_tasks"]
 
 MAX_RETRIES = 3
 """How often a task whose process or node was lost is started again."""
@@ -105,9 +105,22 @@ def _unreachable(address: str, reason: str) -> OutOfResources:
 
 
 def nodes() -> list[Node]:
-    """What the nodes of the connected cluster offer; those without a CPU for tasks are left out."""
-    alive = [node["Resources"] for node in import_ray().nodes() if node["Alive"]]
-    return [Node(int(has["CPU"]), int(has.get("memory", 0))) for has in alive if has.get("CPU", 0) >= 1]
+    """What the nodes of the connected cluster offer, at least one; those without a CPU for tasks are left out."""
+    alive = _alive()
+    if not alive:
+        raise OutOfResources("The Ray cluster has no node with a CPU for tasks. Add nodes to it.")
+    return alive
+
+
+def _alive() -> list[Node]:
+    resources = [node["Resources"] for node in import_ray().nodes() if node["Alive"]]
+    return [Node(int(has["CPU"]), int(has.get("memory", 0))) for has in resources if has.get("CPU", 0) >= 1]
+
+
+def capacity() -> tuple[int, int]:
+    """How many tasks of one CPU the connected cluster runs at a time, and the bytes of memory there are for each."""
+    machines = nodes()
+    return sum(node.cpus for node in machines), min(node.memory // node.cpus for node in machines)
 
 
 def run_tasks(
@@ -167,7 +180,7 @@ class _Homeless:
         self.cpus, self.memory, self.since = cpus, memory, float("inf")
 
     def check(self) -> None:
-        if any(node.cpus >= self.cpus and node.memory >= self.memory for node in nodes()):
+        if any(node.cpus >= self.cpus and node.memory >= self.memory for node in _alive()):
             self.since = float("inf")
             return
         self.since = min(self.since, time.monotonic())

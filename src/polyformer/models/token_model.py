@@ -16,12 +16,13 @@ from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
 from polyformer.models.contract import ROWS_PER_SLICE, NodeModel, Workload, bound, check_no_channel, in_slices
-from polyformer.models.token_binding import TokenNeeds, bind_tokens, bindable_nodes
+from polyformer.models.token_binding import TokenNeeds, bind_tokens, bindable_nodes, open_fitting
 from polyformer.nn.inputs import ProjectedInput, TokenInput, choose_route
 from polyformer.nn.streaming import StreamedInput
 from polyformer.operators import Operator
 from polyformer.progress import Share
 from polyformer.settings import setting
+from polyformer.stores.directory import StoredTokens
 
 __all__ = ["TokenModel", "TokenSettings"]
 
@@ -91,6 +92,17 @@ class TokenModel(NodeModel):
             self._input, self.recurrence = bind_tokens(needs, progress)
             self.route = "streamed" if isinstance(self._input, StreamedInput) else "stored"
         self._nodes = range(graph.num_nodes) if workload.nodes is None else workload.nodes
+
+    def check_tokens(self, graph: Graph, workload: Workload) -> None:
+        """Refuse a token directory of the workload that is not of this graph, or not what the model reads."""
+        assert workload.tokens is not None
+        open_fitting(workload.tokens, self._needs(graph, workload))
+
+    def bind_stored(self, stored: StoredTokens, memory: int) -> None:
+        """Attach a token directory that was checked, without its graph: for a process that predicts some rows."""
+        self._input, self.recurrence = StreamedInput(stored, memory), stored.recurrence
+        self.route = "streamed"
+        self._nodes = range(len(stored)) if stored.nodes is None else stored.nodes
 
     @property
     def nodes(self) -> Tensor:

@@ -88,8 +88,6 @@ class RayEngine(Engine):
     ) -> Layout:
         """Blocks as wide as memory allows, unless narrower ones keep more of the tasks busy."""
         machines = nodes()
-        if not machines:
-            raise OutOfResources("The Ray cluster has no node with a CPU for tasks. Add nodes to it.")
         tasks = self.workers or len(machines)
         cpus = _cpus_of_task(machines, tasks)
         columns = sum(part.stop - part.start for part in missing)
