@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from polyformer.cluster import connected
 from polyformer.graph import Graph
+from tests.ray_cluster import small_cluster
 
 
 def _random(seed: int, nodes: int, edges: int, isolated: int = 0, weighted: bool = False) -> Graph:
@@ -68,3 +71,18 @@ def data_root() -> Path:
     if not root or not Path(root).is_dir():
         pytest.skip("real data sets are not on this machine: POLYFORMER_DATA names no folder")
     return Path(root)
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[Any]:
+    """Two nodes of one CPU each on loopback; tests marked ``ray`` share them."""
+    pytest.importorskip("ray", reason="Ray is not installed")
+    with small_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def on_ray(ray_cluster: Any) -> Iterator[Any]:
+    """The cluster, this process connected to it."""
+    with connected(ray_cluster.address):
+        yield ray_cluster

@@ -62,26 +62,38 @@ def connected(address: str | None = None, cpus: int | None = None) -> Iterator[M
         yield ray
         return
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if address is None:
-        ray.init(
-            "local",
-            num_cpus=num_cores() if cpus is None else cpus,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            include_dashboard=False,
-            _node_ip_address="127.0.0.1",
-            **quiet,
-        )
-    else:
+    if address is not None:
         _check_address(address)
-        try:
-            ray.init(address, **quiet)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            reason = str(error).split("\n")[0].rstrip(".")
-            raise _unreachable(address, reason) from None
+    with _loopback_kept(ray):
+        if address is None:
+            ray.init(
+                "local",
+                num_cpus=num_cores() if cpus is None else cpus,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                include_dashboard=False,
+                _node_ip_address="127.0.0.1",
+                **quiet,
+            )
+        else:
+            try:
+                ray.init(address, **quiet)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise _unreachable(address, str(error).split("\n")[0].rstrip(".")) from None
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+@contextlib.contextmanager
+def _loopback_kept(ray: ModuleType) -> Iterator[None]:
+    """Have Ray take 127.0.0.1 as it is: it would put the machine's public address in its place and listen there."""
+    constants = ray._private.ray_constants
+    before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
 
 
 def _check_address(address: str) -> None:
@@ -99,8 +111,8 @@ def _check_address(address: str) -> None:
 
 def _unreachable(address: str, reason: str) -> OutOfResources:
     return OutOfResources(
-        f"There is no Ray cluster at '{address}' ({reason}). "
-        f"Start one with `ray start --head`, correct --address, or leave it out."
+        f"No Ray cluster could be joined at '{address}' ({reason}). Start one with `ray start --head`, run this on one "
+        f"of its nodes, correct --address, or leave it out."
     )
 
 

@@ -71,10 +71,10 @@ def predict_shards(
             f"Leave --engine out."
         )
     folder = out.absolute().parent / f".{out.name}.partial"
-    with _held(folder, out), connected(cluster.address, max(num_cores(), cluster.workers or 1)):
-        tokens, count = resources.tokens, graph.num_nodes if nodes is None else len(nodes)
-        if tokens is not None:
-            model.check_tokens(graph, Workload(nodes, count, tokens=tokens))
+    tokens, count = resources.tokens, graph.num_nodes if nodes is None else len(nodes)
+    if tokens is not None:
+        model.check_tokens(graph, Workload(nodes, count, tokens=tokens))
+    with connected(cluster.address, max(num_cores(), cluster.workers or 1)), _held(folder, out):
         _take_up(folder, _about(run, graph, nodes, tokens), nodes)
         if tokens is None:
             tokens = folder / "tokens"
