@@ -18,7 +18,7 @@ from polyformer.propagation.kernel import KERNEL_WIDTHS
 from polyformer.propagation.recurrences import blocks_of, lanczos, part_of
 from polyformer.propagation.streamed import StreamedAdjacency
 
-__all__ = ["DiskEngine", "Plan"]
+__all__ = ["DiskEngine", "Plan", "seconds_of_reading"]
 
 _CHUNK_BYTES = (1 << 20, 1 << 26)
 _READ_BYTES_PER_SECOND = 1e9
@@ -43,10 +43,10 @@ class DiskEngine(Engine):
 
     def cost(self, operator: Operator, order: int, features: Features, fixed: bool) -> Cost:
         plan = self.plan(operator, order, features, fixed, features.shape[1])
-        reads = _file_bytes(features) * -(-features.shape[1] // (plan.held or plan.width))
-        reads += _index_bytes(operator) * order * -(-features.shape[1] // plan.width)
+        blocks, passes = -(-features.shape[1] // plan.width), -(-features.shape[1] // (plan.held or plan.width))
+        reads = seconds_of_reading(operator, order * blocks, features, passes)
         seconds = seconds_of_hops(operator.graph, order, features.shape[1], fixed)
-        return Cost(plan.memory, max(seconds, reads / _READ_BYTES_PER_SECOND) + _turning_seconds(features))
+        return Cost(plan.memory, max(seconds, reads) + _turning_seconds(features))
 
     def plan(self, operator: Operator, order: int, features: Features, fixed: bool, num_columns: int) -> Plan:
         """How a job of so many columns is cut to fit the memory; refused where even the narrowest block does not."""
@@ -183,6 +183,11 @@ def _scale_rows(x: np.ndarray, scaling: np.ndarray, piece_bytes: int) -> None:
     step = max(1, piece_bytes // 64)
     for begin in range(0, len(x), step):
         x[begin : begin + step] *= scaling[begin : begin + step, None].astype(x.dtype)
+
+
+def seconds_of_reading(operator: Operator, hops: int, features: Features, passes: int = 1) -> float:
+    """Reading the adjacency once a hop and the features once a pass, roughly."""
+    return (_index_bytes(operator) * hops + _file_bytes(features) * passes) / _READ_BYTES_PER_SECOND
 
 
 def _itemsize(features: Features) -> int:

@@ -23,9 +23,9 @@ from polyformer.graph import Graph
 from polyformer.graph_checks import Features
 from polyformer.machine import format_bytes, num_cores
 from polyformer.operators import Operator
-from polyformer.propagation.disk import DiskEngine
+from polyformer.propagation.disk import DiskEngine, seconds_of_reading
 from polyformer.propagation.engine import Assembly, Cost, Engine, TokenJob
-from polyformer.propagation.estimates import lines_of_block, seconds_of_hops
+from polyformer.propagation.estimates import seconds_of_hops
 from polyformer.propagation.kernel import KERNEL_WIDTHS
 from polyformer.propagation.recurrences import blocks_of
 from polyformer.stores.blocks import BlockSink, TokenShape
@@ -80,8 +80,9 @@ class RayEngine(Engine):
 
     def cost(self, operator: Operator, order: int, features: Features, fixed: bool) -> Cost:
         layout = self.layout(operator, order, features, fixed, [slice(0, features.shape[1])])
-        seconds = seconds_of_hops(operator.graph, order, layout.width, fixed, layout.cpus)
-        return Cost(layout.memory, seconds * layout.rounds, layout.tasks)
+        hops = seconds_of_hops(operator.graph, order, layout.width, fixed, layout.cpus)
+        reading = seconds_of_reading(operator, order, features)
+        return Cost(layout.memory, layout.rounds * max(hops, reading), layout.tasks)
 
     def layout(
         self, operator: Operator, order: int, features: Features, fixed: bool, missing: Sequence[slice]
@@ -98,12 +99,13 @@ class RayEngine(Engine):
         def rounds(width: int) -> int:
             return -(-sum(1 for _ in blocks_of(missing, width)) // tasks)
 
+        reading = seconds_of_reading(operator, order, features)
+
+        def seconds(width: int) -> float:
+            return rounds(width) * (seconds_of_hops(operator.graph, order, width, fixed, cpus) + reading)
+
         limit, most = self._limit(machines, cpus, widest)
-        itemsize = 4 if fixed else 8
-        width = min(
-            (width for width in KERNEL_WIDTHS if width <= most),
-            key=lambda width: rounds(width) * lines_of_block(width, itemsize),  # the first, so the widest, of the best
-        )
+        width = min((width for width in KERNEL_WIDTHS if width <= most), key=seconds)  # of equals the first, the widest
         plan = DiskEngine(limit).plan(operator, order, features, fixed, min(width, columns))
         return Layout(width, limit, plan.memory + PROCESS_BYTES, cpus, tasks, rounds(width))
 
