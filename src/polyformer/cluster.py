@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
+import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
@@ -64,7 +67,7 @@ def connected(address: str | None = None, cpus: int | None = None) -> Iterator[M
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is not None:
         _check_address(address)
-    with _loopback_kept(ray):
+    with _loopback_kept(ray), _handlers_kept():
         if address is None:
             ray.init(
                 "local",
@@ -94,6 +97,17 @@ def _loopback_kept(ray: ModuleType) -> Iterator[None]:
         yield
     finally:
         constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextlib.contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Keep what the program does on SIGTERM, if it says so itself: Ray puts an exit in its place."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if callable(before) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def _check_address(address: str) -> None:
@@ -163,10 +177,8 @@ def run_tasks(
     homeless = _Homeless(cpus, memory)
     try:
         while True:
-            for argument in waiting:
+            for argument in itertools.islice(waiting, at_once - len(pending)):
                 pending[task.remote(function, argument)] = argument
-                if len(pending) >= at_once:
-                    break
             if not pending:
                 return
             ready, _ = ray.wait(list(pending), num_returns=1, timeout=_WAIT_SECONDS)

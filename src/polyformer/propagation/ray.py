@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from polyformer.cluster import Node, connected, nodes, run_tasks
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter, OutOfResources
 from polyformer.graph import Graph
@@ -104,17 +106,18 @@ class RayEngine(Engine):
         def seconds(width: int) -> float:
             return rounds(width) * (seconds_of_hops(operator.graph, order, width, fixed, cpus) + reading)
 
-        limit, most = self._limit(machines, cpus, widest)
+        held = PROCESS_BYTES + _held_bytes(features)
+        limit, most = self._limit(machines, cpus, held, widest)
         width = min((width for width in KERNEL_WIDTHS if width <= most), key=seconds)  # of equals the first, the widest
         plan = DiskEngine(limit).plan(operator, order, features, fixed, min(width, columns))
-        return Layout(width, limit, plan.memory + PROCESS_BYTES, cpus, tasks, rounds(width))
+        return Layout(width, limit, plan.memory + held, cpus, tasks, rounds(width))
 
-    def _limit(self, machines: Sequence[Node], cpus: int, widest: Callable[[int], int]) -> tuple[int, int]:
-        """Bytes for the engine of a task, and the columns of the widest block that they hold."""
+    def _limit(self, machines: Sequence[Node], cpus: int, held: int, widest: Callable[[int], int]) -> tuple[int, int]:
+        """Bytes for the engine of a task, besides those that are held anyway, and the widest block that they allow."""
         fitting = [node for node in machines if node.cpus >= cpus]
 
         def capped(share: int) -> int:
-            return max(0, (share if self.memory is None else min(share, self.memory)) - PROCESS_BYTES)
+            return max(0, (share if self.memory is None else min(share, self.memory)) - held)
 
         limit = capped(min(node.memory // (node.cpus // cpus) for node in fitting))
         try:
@@ -126,7 +129,7 @@ class RayEngine(Engine):
         except OutOfResources as error:
             raise OutOfResources(
                 f"{error} A node of the Ray cluster offers {format_bytes(most)}, of which a process takes "
-                f"{format_bytes(PROCESS_BYTES)} to begin with."
+                f"{format_bytes(held)} to begin with."
             ) from None
 
     def chebyshev(self, job: TokenJob) -> None:
@@ -164,6 +167,11 @@ class RayEngine(Engine):
         with contextlib.closing(work) as finished:
             for _ in finished:
                 pass
+
+
+def _held_bytes(features: Features) -> int:
+    """Sparse features are in memory as a whole, dense ones are read from their file."""
+    return 0 if isinstance(features, np.ndarray) else int(features.data.nbytes + features.indices.nbytes)
 
 
 def _cpus_of_task(machines: Sequence[Node], tasks: int) -> int:

@@ -210,4 +210,4 @@ def nodes_of_job(folder: Path, about: dict[str, Any]) -> np.ndarray | None:
     found = read_json(folder / _PROGRESS, "a directory of unfinished tokens").get("job")
     if found != about:
         raise OutputExists(f"'{folder}' now holds unfinished tokens of another job. Choose another place for one.")
-    return None if about["nodes"] is None else np.load(folder / _NODES, allow_pickle=False)
+    return None if about["nodes"] is None else np.load(folder / _NODES, mmap_mode="r", allow_pickle=False)
