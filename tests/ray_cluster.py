@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from polyformer.cluster import import_ray
 
 NODE = {
@@ -27,13 +29,15 @@ def small_cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     folder = tempfile.mkdtemp(prefix="ray-")  # a short path: sockets lie in it
-    cluster = Cluster(initialize_head=True, head_node_args={**NODE, "temp_dir": folder})
-    try:
-        cluster.add_node(**NODE)
-        yield cluster
-    finally:
-        cluster.shutdown()
-        shutil.rmtree(folder, ignore_errors=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", folder)  # so that no other cluster of this machine is taken for it
+        cluster = Cluster(initialize_head=True, head_node_args=NODE)
+        try:
+            cluster.add_node(**NODE)
+            yield cluster
+        finally:
+            cluster.shutdown()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def descendants(pid: int) -> set[int]:

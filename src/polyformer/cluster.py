@@ -173,7 +173,8 @@ def run_tasks(
     task = ray.remote(_call).options(
         num_cpus=cpus, memory=memory, max_retries=MAX_RETRIES, scheduling_strategy="SPREAD"
     )
-    waiting, pending = iter(arguments), {}
+    waiting = iter(arguments)
+    pending: dict[Any, Argument] = {}
     homeless = _Homeless(cpus, memory)
     try:
         while True:
@@ -183,14 +184,14 @@ def run_tasks(
                 return
             ready, _ = ray.wait(list(pending), num_returns=1, timeout=_WAIT_SECONDS)
             for reference in ready:
-                result = _result(ray, reference)
-                yield pending.pop(reference), result
+                argument = pending.pop(reference)
+                yield argument, _result(ray, reference)
             if not ready:
                 homeless.check()
             meanwhile()
     finally:
         for reference in pending:
-            ray.cancel(reference, force=True)
+            ray.cancel(reference)
 
 
 def _call(function: Callable[[Argument], Result], argument: Argument) -> Result:

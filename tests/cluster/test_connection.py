@@ -32,7 +32,7 @@ def test_without_the_extra(
         "predict": [tmp_path / "run", "--out", tmp_path / "p.parquet"],
     }
     if command == "predict":
-        settings = ["--set", "epochs=1", "--set", "hidden_channels=4", "--no-report"]
+        settings = ["--set", "epochs=1", "--set", "hidden_channels=8", "--no-report"]
         assert run("train", data, "--order", 1, "--out", tmp_path / "run", *settings) == 0
     assert run(command, *options[command], "--engine", "ray") == 2
     assert capsys.readouterr().err == (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -179,10 +179,7 @@ class RowAssembly(Assembly):
         step = max(1, _PIECE_BYTES // row_bytes)
         with contextlib.ExitStack() as stack:
             out = stack.enter_context(self.path.open("r+b"))
-            files = {
-                slice(start, stop): stack.enter_context((self.folder / name).open("rb", buffering=0))
-                for start, stop, name in self.blocks
-            }
+            files = [stack.enter_context((self.folder / name).open("rb", buffering=0)) for *_, name in self.blocks]
             out.seek(self._header + begin)
             last = -(-end // row_bytes)
             for first in range(begin // row_bytes, last, step):
@@ -192,15 +189,15 @@ class RowAssembly(Assembly):
             out.flush()
             os.fsync(out.fileno())
 
-    def _rows(self, files: dict[slice, IO[bytes]], first: int, count: int) -> np.ndarray:
+    def _rows(self, files: Sequence[IO[bytes]], first: int, count: int) -> np.ndarray:
         """Rows from the blocks' files: (count, K+1, d)."""
         shape, dtype = self.shape, np.dtype(self.shape.dtype)
         rows = np.empty((count, shape.order + 1, shape.num_features), dtype)
-        for columns, file in files.items():
-            width = columns.stop - columns.start
+        for (start, stop, _), file in zip(self.blocks, files, strict=True):
+            width = stop - start
             for k in range(shape.order + 1):
                 file.seek((k * shape.num_rows + first) * width * dtype.itemsize)
-                rows[:, k, columns] = np.fromfile(file, dtype, count * width).reshape(-1, width)
+                rows[:, k, start:stop] = np.fromfile(file, dtype, count * width).reshape(-1, width)
         return rows
 
 
