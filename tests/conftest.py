@@ -75,14 +75,10 @@ def data_root() -> Path:
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[Any]:
-    """Two nodes of one CPU each on loopback; tests marked ``ray`` share them."""
+    """Two nodes of one CPU each on loopback, this process connected to them; tests marked ``ray`` share them.
+
+    One connection for all: Ray starts new processes, which import torch, for every connection.
+    """
     pytest.importorskip("ray", reason="Ray is not installed")
-    with small_cluster() as cluster:
+    with small_cluster() as cluster, connected(cluster.address):
         yield cluster
-
-
-@pytest.fixture
-def on_ray(ray_cluster: Any) -> Iterator[Any]:
-    """The cluster, this process connected to it."""
-    with connected(ray_cluster.address):
-        yield ray_cluster

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -56,17 +57,19 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
-def listening(pids: set[int]) -> set[str]:
-    """The addresses, in the system's hexadecimal form, on which these processes accept TCP connections."""
-    owned: set[str] = set()
+def open_files(pids: set[int]) -> set[str]:
+    """What these processes have open."""
+    found = set()
     for pid in pids:
         for handle in Path(f"/proc/{pid}/fd").glob("*"):
-            try:
-                target = str(handle.readlink())
-            except OSError:
-                continue
-            if target.startswith("socket:["):
-                owned.add(target[8:-1])
+            with contextlib.suppress(OSError):
+                found.add(str(handle.readlink()))
+    return found
+
+
+def listening(pids: set[int]) -> set[str]:
+    """The addresses, in the system's hexadecimal form, on which these processes accept TCP connections."""
+    owned = {name[8:-1] for name in open_files(pids) if name.startswith("socket:[")}
     addresses = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:

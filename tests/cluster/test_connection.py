@@ -49,8 +49,11 @@ def test_without_the_extra(
         ("127.0.0.1:99999", OutOfResources, "No Ray cluster could be joined"),
     ],
 )
-def test_address_where_nothing_is(address: str, kind: type[Exception], message: str) -> None:
-    pytest.importorskip("ray")
+def test_address_where_nothing_is(
+    address: str, kind: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)  # other tests may have connected this process
     with pytest.raises(kind, match=message), connected(address):
         pass
 
@@ -63,10 +66,12 @@ def test_unknown_place(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.ray
-def test_nodes_and_sockets_of_the_test_cluster(on_ray: Any) -> None:
+def test_nodes_and_sockets_of_the_test_cluster(ray_cluster: Any) -> None:
     assert nodes() == [Node(1, 2 << 30)] * 2
     assert capacity() == (2, 2 << 30)
-    started = {info.process.pid for node in (on_ray.head_node, *on_ray.worker_nodes) for info in _processes(node)}
+    started = {
+        info.process.pid for node in (ray_cluster.head_node, *ray_cluster.worker_nodes) for info in _processes(node)
+    }
     found = listening(set().union(*(descendants(pid) for pid in started)))
     assert found
     assert found <= LOOPBACK
@@ -100,7 +105,7 @@ with connected(cpus=3):
 
 
 @pytest.mark.ray
-def test_errors_of_tasks(on_ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_tasks(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of ours comes back as it was, any other as a sentence; what cannot be placed is not waited for."""
     with pytest.raises(FileCorrupt, match=r"^broken$"):
         list(run_tasks(_raise, [FileCorrupt("broken")], at_once=1))

@@ -24,6 +24,7 @@ def test_a_study_goes_on_here_and_there(ray_cluster: Any, tmp_path: Path, capsys
     place = ["--engine", "ray", "--address", ray_cluster.address, "--workers", 2]
     common = ["tune", BOARD, "--study", tmp_path / "s.journal", *SMALL]
     assert run(*common, "--trials", 1) == 0
+    capsys.readouterr()
     assert run(*common, "--trials", 4, *place, "--json") == 0
     captured = capsys.readouterr()
     best = json.loads(captured.out)
@@ -92,7 +93,7 @@ def test_predictions_are_those_of_one_process(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["many.parquet", "nodes.npy", "one.parquet"]
 
 
-def test_unfinished_predictions_go_on_or_are_begun_anew(on_ray: Any, trained: Path, tmp_path: Path) -> None:
+def test_unfinished_predictions_go_on_or_are_begun_anew(ray_cluster: Any, trained: Path, tmp_path: Path) -> None:
     (_, model), task = load_model(trained / "run"), open_run_task(trained / "run")
     folder, place = tmp_path / ".p.parquet.partial", ClusterOptions()
     arguments = (trained / "run", model, task.graph, None, tmp_path / "p.parquet", Resources(tokens=trained / "tokens"))
