@@ -78,15 +78,15 @@ def bind_tokens(needs: TokenNeeds, progress: Share | None = None) -> tuple[Token
     if directory is None:
         if fits and needs.size + needs.working <= needs.memory:
             tokens, recurrence = compute_tokens_and_recurrence(
-                needs.graph, needs.basis, needs.order, needs.self_loops, workload.nodes, progress
+                needs.graph, needs.basis, needs.order, needs.self_loops, workload.own_nodes, progress
             )
-            return StoredInput(tokens, workload.nodes), recurrence
+            return StoredInput(tokens, workload.own_nodes), recurrence
         directory = _compute_on_disk(needs, progress)
     stored = open_fitting(directory, needs)
     if not fits:
         return StreamedInput(stored, needs.memory), stored.recurrence
-    nodes = np.arange(needs.graph.num_nodes) if workload.nodes is None else workload.nodes
-    return StoredInput(_load(stored, nodes), workload.nodes), stored.recurrence
+    nodes = np.arange(needs.graph.num_nodes) if workload.own_nodes is None else workload.own_nodes
+    return StoredInput(_load(stored, nodes), workload.own_nodes), stored.recurrence
 
 
 def bindable_nodes(needs: TokenNeeds) -> int:

@@ -91,7 +91,7 @@ class TokenModel(NodeModel):
         else:
             self._input, self.recurrence = bind_tokens(needs, progress)
             self.route = "streamed" if isinstance(self._input, StreamedInput) else "stored"
-        self._nodes = range(graph.num_nodes) if workload.nodes is None else workload.nodes
+        self._nodes = range(graph.num_nodes) if workload.own_nodes is None else workload.own_nodes
 
     def check_tokens(self, graph: Graph, workload: Workload) -> None:
         """Refuse a token directory of the workload that is not of this graph, or not what the model reads."""
@@ -113,6 +113,12 @@ class TokenModel(NodeModel):
     def by_rows(self) -> bool:
         return self.route != "projected"
 
+    @property
+    def rows_per_step(self) -> int:
+        """As many rows as keep some 64 MiB of activations: fewer gain no speed, more only take memory."""
+        row_bytes = _BYTES_PER_CHANNEL * self.depth * (self.order + 1) * self.settings.hidden_channels
+        return min(max(_STEP_BYTES // row_bytes, 128), 1024)
+
     def nodes_at_once(self, graph: Graph, workload: Workload) -> int:
         needs = self._needs(graph, workload)
         return needs.num_rows if self._choose_route(needs) == "projected" else bindable_nodes(needs)
@@ -132,7 +138,7 @@ class TokenModel(NodeModel):
         """In slices; the projected route propagates once, forward and back, for all of them."""
         count, total = len(nodes), 0.0
         whole = self.embed(nodes) if self.route == "projected" else None
-        gradients, step = [], self._rows_per_step()
+        gradients, step = [], self.rows_per_step
         for start in range(0, count, step):
             rows = slice(start, min(start + step, count))
             part = self.embed(nodes[rows]) if whole is None else whole[rows].detach().requires_grad_()
@@ -145,11 +151,6 @@ class TokenModel(NodeModel):
         if whole is not None:
             whole.backward(torch.cat(gradients))
         return total
-
-    def _rows_per_step(self) -> int:
-        """As many rows as keep some 64 MiB of activations: fewer gain no speed, more only take memory."""
-        row_bytes = _BYTES_PER_CHANNEL * self.depth * (self.order + 1) * self.settings.hidden_channels
-        return min(max(_STEP_BYTES // row_bytes, 128), 1024)
 
     def embed(self, nodes: Tensor) -> Tensor:
         """The first layer's output: (B,) -> (B, K+1, hidden)."""
@@ -210,7 +211,7 @@ class TokenModel(NodeModel):
             )
         if wanted != "auto":
             return wanted
-        if workload.tokens is not None or not isinstance(self.basis, FixedBasis):
+        if workload.tokens is not None or workload.share is not None or not isinstance(self.basis, FixedBasis):
             return "stored"
         assert needs.graph.features is not None
         return choose_route(
