@@ -14,6 +14,7 @@ import torch
 from polyformer.cluster import connected
 from polyformer.graph import Graph
 from tests.ray_cluster import small_cluster
+from tests.training.team import Team
 
 
 def _random(seed: int, nodes: int, edges: int, isolated: int = 0, weighted: bool = False) -> Graph:
@@ -82,3 +83,19 @@ def ray_cluster() -> Iterator[Any]:
     pytest.importorskip("ray", reason="Ray is not installed")
     with small_cluster() as cluster, connected(cluster.address):
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    """Two processes that train together."""
+    team = Team(2, tmp_path_factory.mktemp("two"))
+    yield team
+    team.close()
+
+
+@pytest.fixture(scope="session")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    """Three processes that train together."""
+    team = Team(3, tmp_path_factory.mktemp("three"))
+    yield team
+    team.close()
