@@ -106,6 +106,9 @@ class PolyFormerModel(TokenModel):
     def encode(self, hidden: Tensor) -> Tensor:
         return self.network.encode(hidden)
 
+    def encode_tokens(self, tokens: Tensor) -> Tensor:
+        return self.network(tokens)
+
     @property
     def filter_layers(self) -> int:
         """Every block has a PolyAttn."""

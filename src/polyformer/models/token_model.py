@@ -17,7 +17,7 @@ from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
 from polyformer.models.contract import ROWS_PER_SLICE, NodeModel, Workload, bound, check_no_channel, in_slices
 from polyformer.models.token_binding import TokenNeeds, bind_tokens, bindable_nodes, open_fitting
-from polyformer.nn.inputs import ProjectedInput, TokenInput, choose_route
+from polyformer.nn.inputs import ProjectedInput, RowInput, TokenInput, choose_route
 from polyformer.nn.streaming import StreamedInput
 from polyformer.operators import Operator
 from polyformer.progress import Share
@@ -74,6 +74,10 @@ class TokenModel(NodeModel):
     def encode(self, hidden: Tensor) -> Tensor:
         """From tokens that went through the first layer: (B, K+1, hidden) -> (B, out)."""
 
+    def encode_tokens(self, tokens: Tensor) -> Tensor:
+        """From tokens as they are stored: (B, K+1, d) -> (B, out)."""
+        return self.encode(self.input(tokens))
+
     def token_graph(self, graph: Graph, progress: Share | None) -> Graph:
         """The graph with the features that are propagated: by default its own."""
         self.features_of(graph)
@@ -124,9 +128,12 @@ class TokenModel(NodeModel):
         return needs.num_rows if self._choose_route(needs) == "projected" else bindable_nodes(needs)
 
     def forward(self, nodes: Tensor) -> Tensor:
-        if torch.is_grad_enabled():
-            return self.encode(self.embed(nodes))
-        return self.from_tokens(self.encode, nodes)
+        if not torch.is_grad_enabled():
+            return self._in_slices(self.encode, self.encode_tokens, nodes)
+        source = bound(self._input)
+        if isinstance(source, RowInput):
+            return self.encode_tokens(source.rows(nodes, self.input.weight))
+        return self.encode(self.embed(nodes))
 
     def shuffle(self, nodes: Tensor, random: np.random.Generator) -> Iterator[Tensor]:
         return bound(self._input).shuffle(nodes, random)
@@ -136,20 +143,24 @@ class TokenModel(NodeModel):
 
     def accumulate(self, nodes: Tensor, loss: Callable[[Tensor, slice], Tensor]) -> float:
         """In slices; the projected route propagates once, forward and back, for all of them."""
-        count, total = len(nodes), 0.0
-        whole = self.embed(nodes) if self.route == "projected" else None
-        gradients, step = [], self.rows_per_step
-        for start in range(0, count, step):
-            rows = slice(start, min(start + step, count))
-            part = self.embed(nodes[rows]) if whole is None else whole[rows].detach().requires_grad_()
+        count, total, step = len(nodes), 0.0, self.rows_per_step
+        slices = [slice(start, min(start + step, count)) for start in range(0, count, step)]
+        source = bound(self._input)
+        if isinstance(source, RowInput):
+            for rows in slices:
+                value = loss(self.encode_tokens(source.rows(nodes[rows], self.input.weight)), rows)
+                value.backward()
+                total += float(value.detach())
+            return total
+        whole, gradients = self.embed(nodes), []
+        for rows in slices:
+            part = whole[rows].detach().requires_grad_()
             value = loss(self.encode(part), rows)
             value.backward()
             total += float(value.detach())
-            if whole is not None:
-                assert part.grad is not None
-                gradients.append(part.grad)
-        if whole is not None:
-            whole.backward(torch.cat(gradients))
+            assert part.grad is not None
+            gradients.append(part.grad)
+        whole.backward(torch.cat(gradients))
         return total
 
     def embed(self, nodes: Tensor) -> Tensor:
@@ -157,18 +168,24 @@ class TokenModel(NodeModel):
         return bound(self._input).embed(nodes, self.input)
 
     def from_tokens(self, compute: Callable[[Tensor], Tensor], nodes: Tensor) -> Tensor:
-        """``compute`` on the first layer's output of the nodes, where nothing is kept for a gradient.
+        """``compute`` on the first layer's output of the nodes, where nothing is kept for a gradient."""
+        return self._in_slices(compute, lambda tokens: compute(self.input(tokens)), nodes)
+
+    def _in_slices(
+        self, from_hidden: Callable[[Tensor], Tensor], from_tokens: Callable[[Tensor], Tensor], nodes: Tensor
+    ) -> Tensor:
+        """One function on the first layer's output, or its like on the tokens themselves, as the nodes come.
 
         In slices that stay in cache, and in the order in which tokens on disk are read; the projected route propagates
         once for all of them.
         """
-        if self.route == "projected":
-            return in_slices(compute, self.embed(nodes))
+        source = bound(self._input)
+        if not isinstance(source, RowInput):
+            return in_slices(from_hidden, self.embed(nodes))
         results: Tensor | None = None
-        order = bound(self._input).sort(nodes)
-        with contextlib.closing(self.ahead(nodes, iter(order.split(ROWS_PER_SLICE)))) as slices:
+        with contextlib.closing(self.ahead(nodes, iter(source.sort(nodes).split(ROWS_PER_SLICE)))) as slices:
             for positions in slices:
-                values = compute(self.embed(nodes[positions]))
+                values = from_tokens(source.rows(nodes[positions], self.input.weight))
                 if results is None:
                     results = values.new_empty((len(nodes), *values.shape[1:]))
                 results[positions] = values

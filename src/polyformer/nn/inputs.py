@@ -25,7 +25,7 @@ from polyformer.propagation.kernel import KERNEL_WIDTHS
 from polyformer.stores.rows import RowIndex
 from polyformer.tokens import token_bytes
 
-__all__ = ["ProjectedInput", "RouteCosts", "StoredInput", "TokenInput", "choose_route"]
+__all__ = ["ProjectedInput", "RouteCosts", "RowInput", "StoredInput", "TokenInput", "choose_route"]
 
 
 class TokenInput(ABC):
@@ -48,7 +48,18 @@ class TokenInput(ABC):
         yield from batches
 
 
-class StoredInput(TokenInput):
+class RowInput(TokenInput):
+    """Tokens that are rows of a table, in memory or on disk."""
+
+    @abstractmethod
+    def rows(self, nodes: Tensor, like: Tensor) -> Tensor:
+        """The tokens of ``nodes`` on the device and in the dtype of ``like``: (B,) -> (B, K+1, d)."""
+
+    def embed(self, nodes: Tensor, linear: nn.Linear) -> Tensor:
+        return linear(self.rows(nodes, linear.weight))
+
+
+class StoredInput(RowInput):
     """Rows of tokens that are in memory.
 
     Args:
@@ -60,9 +71,9 @@ class StoredInput(TokenInput):
         self.tokens = tokens
         self._index = RowIndex(nodes, len(tokens), "memory")
 
-    def embed(self, nodes: Tensor, linear: nn.Linear) -> Tensor:
+    def rows(self, nodes: Tensor, like: Tensor) -> Tensor:
         rows = torch.from_numpy(self._index(nodes.cpu().numpy()))
-        return linear(self.tokens[rows].to(linear.weight.device, linear.weight.dtype))
+        return self.tokens[rows].to(like.device, like.dtype)
 
 
 class ProjectedInput(TokenInput):

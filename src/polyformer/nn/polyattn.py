@@ -12,6 +12,7 @@ from polyformer.bases import check_order
 from polyformer.errors import InvalidParameter
 from polyformer.nn.checks import check_dropout, check_heads, check_positive
 from polyformer.nn.functional import bias_relu, poly_attention
+from polyformer.nn.narrow import Factors
 from polyformer.registry import suggest
 
 __all__ = ["ACTIVATIONS", "OrderMLPs", "PolyAttn"]
@@ -40,10 +41,10 @@ class OrderMLPs(nn.Module):
             nn.init.uniform_(weight, -bound, bound)
             nn.init.uniform_(bias, -bound, bound)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        return torch.baddbmm(self.bias2, self._inner(tokens), self.weight2)  # (K+1, B, out)
+    def forward(self, tokens: Tensor, factors: Factors | None = None) -> Tensor:
+        return torch.baddbmm(self.bias2, self._inner(tokens, factors), self.weight2)  # (K+1, B, out)
 
-    def followed_by(self, linear: Tensor, tokens: Tensor) -> Tensor:
+    def followed_by(self, linear: Tensor, tokens: Tensor, factors: Factors | None = None) -> Tensor:
         """The MLPs and then ``linear`` (out', out) without bias: (B, K+1, C) -> (K+1, B, out').
 
         The second layer and ``linear`` are multiplied first where that is less work for so many rows: B inner out' and
@@ -51,12 +52,13 @@ class OrderMLPs(nn.Module):
         """
         inner, out, rows, width = *self.weight2.shape[1:], len(tokens), len(linear)
         if rows * out * (inner + width) <= inner * width * (rows + out):
-            return functional.linear(self(tokens), linear)
+            return functional.linear(self(tokens, factors), linear)
         weight, bias = functional.linear(self.weight2, linear), functional.linear(self.bias2, linear)
-        return torch.baddbmm(bias, self._inner(tokens), weight)
+        return torch.baddbmm(bias, self._inner(tokens, factors), weight)
 
-    def _inner(self, tokens: Tensor) -> Tensor:
-        return bias_relu(torch.bmm(tokens.transpose(0, 1), self.weight1), self.bias1)  # (K+1, B, inner)
+    def _inner(self, tokens: Tensor, factors: Factors | None) -> Tensor:
+        left, weight = (tokens, self.weight1) if factors is None else (factors.left, factors.right @ self.weight1)
+        return bias_relu(torch.bmm(left.transpose(0, 1), weight), self.bias1)  # (K+1, B, inner)
 
 
 class PolyAttn(nn.Module):
@@ -128,28 +130,30 @@ class PolyAttn(nn.Module):
         self.register_buffer("decays", (torch.arange(num_tokens) + 1.0) ** -decay, persistent=False)
         self.dropout = check_dropout("dropout", dropout)
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, factors: Factors | None = None) -> Tensor:
+        """Attend; ``factors``, where tokens are such a thin product, spare much of the order-wise MLPs' work."""
         if self.activation == "tanh":
             dropout = self.dropout if self.training else 0.0
-            return poly_attention(self._query_key(tokens), tokens, self._bias(), self.factor, dropout)
-        scores = functional.dropout(self.scores(tokens), self.dropout, self.training)  # (B, H, K+1, K+1)
+            return poly_attention(self._query_key(tokens, factors), tokens, self._bias(), self.factor, dropout)
+        scores = functional.dropout(self.scores(tokens, factors), self.dropout, self.training)  # (B, H, K+1, K+1)
         values = tokens.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, K+1, C/H)
         return (scores @ values).transpose(1, 2).flatten(-2)
 
-    def scores(self, tokens: Tensor) -> Tensor:
+    def scores(self, tokens: Tensor, factors: Factors | None = None) -> Tensor:
         """S without dropout: (B, K+1, C) -> (B, H, K+1 queries, K+1 keys)."""
-        query, key = self._query_key(tokens).permute(1, 0, 2).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        both = self._query_key(tokens, factors).permute(1, 0, 2).unflatten(-1, (2, self.heads, -1))
+        query, key = both.permute(2, 0, 3, 1, 4)
         products = query @ key.transpose(-1, -2) * self.factor  # (B, H, K+1, K+1)
         weights = products.tanh() if self.activation == "tanh" else products.softmax(dim=-1)
         return weights * self._bias()[:, None, :]
 
-    def _query_key(self, tokens: Tensor) -> Tensor:
+    def _query_key(self, tokens: Tensor, factors: Factors | None) -> Tensor:
         """Queries and keys by one product: (B, K+1, C) -> (K+1, B, 2·hidden)."""
         if tokens.dim() != 3 or tokens.shape[1:] != (self.order + 1, self.channels):
             raise InvalidParameter(
                 f"'tokens' must have shape (B, {self.order + 1}, {self.channels}). Got {tuple(tokens.shape)}."
             )
-        return self.order_mlps.followed_by(torch.cat([self.query.weight, self.key.weight]), tokens)
+        return self.order_mlps.followed_by(torch.cat([self.query.weight, self.key.weight]), tokens, factors)
 
     def _bias(self) -> Tensor:
         """β_j / (j+1)^r: (H, K+1)."""

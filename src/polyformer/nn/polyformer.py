@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from polyformer.nn.checks import check_dropout, check_positive
 from polyformer.nn.functional import add_dropout
+from polyformer.nn.narrow import Factors, normalised_factors
 from polyformer.nn.polyattn import PolyAttn
 
 __all__ = ["PolyFormer", "PolyFormerBlock"]
@@ -51,8 +52,10 @@ class PolyFormerBlock(nn.Module):
         self.ffn = nn.Sequential(nn.Linear(channels, ffn_channels), nn.GELU(), nn.Linear(ffn_channels, channels))
         self.dropout = dropout
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        hidden = add_dropout(hidden, self.attention(self.attention_norm(hidden)), self.dropout, self.training)
+    def forward(self, hidden: Tensor, factors: Factors | None = None) -> Tensor:
+        """``factors``: those of LN(H), where it is a thin product."""
+        normalised = self.attention_norm(hidden) if factors is None else factors.product()
+        hidden = add_dropout(hidden, self.attention(normalised, factors), self.dropout, self.training)
         return add_dropout(hidden, self.ffn(self.ffn_norm(hidden)), self.dropout, self.training)
 
     def filter_coefficients(self, hidden: Tensor) -> Tensor:
@@ -125,12 +128,18 @@ class PolyFormer(nn.Module):
         )
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return self.encode(self.input(tokens))
+        first = cast(PolyFormerBlock, self.blocks[0])
+        return self.encode(self.input(tokens), normalised_factors(tokens, self.input, first.attention_norm))
 
-    def encode(self, hidden: Tensor) -> Tensor:
-        """From tokens that went through the input layer: (B, K+1, hidden) -> (B, out)."""
+    def encode(self, hidden: Tensor, factors: Factors | None = None) -> Tensor:
+        """From tokens that went through the input layer: (B, K+1, hidden) -> (B, out).
+
+        Args:
+            factors: those of the first block's normalised input, where it is a thin product.
+        """
         for block in self.blocks:
-            hidden = block(hidden)
+            hidden = block(hidden, factors)
+            factors = None
         return self.readout(hidden.sum(dim=1))
 
     def filter_coefficients(self, hidden: Tensor, layer: int = 0) -> Tensor:

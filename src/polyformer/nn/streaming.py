@@ -6,9 +6,9 @@ from collections.abc import Generator, Iterator
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from polyformer.nn.inputs import TokenInput
+from polyformer.nn.inputs import RowInput
 from polyformer.stores.ahead import ReadAhead, window_order
 from polyformer.stores.directory import StoredTokens
 from polyformer.stores.rows import RowIndex, TokenRows
@@ -22,7 +22,7 @@ WINDOW_BYTES = (1 << 22, 1 << 26)
 """Least and most of the rows that are in memory and shuffled at once, in one of two windows: one used, one read."""
 
 
-class StreamedInput(TokenInput):
+class StreamedInput(RowInput):
     """Rows of a token directory that are read while they are needed, within two windows of memory.
 
     Any nodes may be asked for at any time; what was announced by :meth:`ahead` is there already.
@@ -42,12 +42,12 @@ class StreamedInput(TokenInput):
         self._buffers = [self._rows.buffer(max(1, min(self.window_rows, len(stored)))) for _ in range(2)]
         self._reader: ReadAhead | None = None
 
-    def embed(self, nodes: Tensor, linear: nn.Linear) -> Tensor:
+    def rows(self, nodes: Tensor, like: Tensor) -> Tensor:
         rows = self.index(nodes.cpu().numpy())
         tokens = None if self._reader is None else self._reader.take(rows)
         if tokens is None:
             tokens = self._rows.fetch(rows)
-        return linear(tokens.to(linear.weight.device, linear.weight.dtype))
+        return tokens.to(like.device, like.dtype)
 
     def shuffle(self, nodes: Tensor, random: np.random.Generator) -> Iterator[Tensor]:
         """Chunks of rows in random order, shuffled within windows: a function of the generator and the chunks."""
