@@ -293,19 +293,13 @@ def test_divergence_ends_all_alike(two: Team, tmp_path: Path) -> None:
 
 
 def failing(workers: ProcessGroup, where: str) -> None:
-    """A worker that fails alone: while all prepare, or in its own step while the first waits for it."""
+    """A worker that fails alone while all prepare."""
 
     def work() -> None:
         if workers.rank == 1:
             raise OutOfResources("The disk of worker 1 is full.")
 
-    if where == "each":
-        workers.each(work)
-    elif where == "in turn":
-        workers.in_turn(work)
-    else:
-        work()
-        workers.total(1.0)
+    (workers.each if where == "each" else workers.in_turn)(work)
 
 
 @pytest.mark.parametrize("where", ["each", "in turn"])
@@ -313,6 +307,28 @@ def test_what_one_worker_cannot_prepare_is_told_by_all(two: Team, where: str) ->
     for error in two.run(failing, where):
         assert isinstance(error, OutOfResources)
         assert str(error) == "The disk of worker 1 is full."
+
+
+def failing_in_a_step(workers: ProcessGroup) -> None:
+    """The second fails, and ends, while the first waits for its gradients."""
+    if workers.rank == 1:
+        try:
+            with workers.watched():
+                raise OutOfResources("The disk of worker 1 is full.")
+        finally:
+            os._exit(1)
+    workers.total(1.0)
+
+
+def test_what_one_worker_cannot_do_is_told_by_the_first(tmp_path: Path) -> None:
+    team = Team(2, tmp_path)
+    try:
+        first, second = team.run(failing_in_a_step)
+    finally:
+        team.close()
+    assert second is None
+    assert isinstance(first, WorkerLost)
+    assert str(first) == "Worker 1 failed. The disk of worker 1 is full."
 
 
 def endless(workers: ProcessGroup, out: Path) -> None:
