@@ -61,6 +61,7 @@ def commands(folder: Path, scratch: Path) -> list[tuple[str, list[str]]]:
             "Graphs larger than memory, a hundredth of the full size",
             ["benchmarks.disk", "--folder", str(scratch / "disk"), "--json", str(folder / "disk.json")],
         ),
+        ("Tasks on Ray against the disk engine", ["benchmarks.ray", "--json", str(folder / "ray.json")]),
     ]
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from polyformer.cluster import connected
 from polyformer.graph import Graph
+from tests.ray_cluster import small_cluster
+from tests.training.team import Team
 
 
 def _random(seed: int, nodes: int, edges: int, isolated: int = 0, weighted: bool = False) -> Graph:
@@ -68,3 +72,30 @@ def data_root() -> Path:
     if not root or not Path(root).is_dir():
         pytest.skip("real data sets are not on this machine: POLYFORMER_DATA names no folder")
     return Path(root)
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[Any]:
+    """Two nodes of one CPU each on loopback, this process connected to them; tests marked ``ray`` share them.
+
+    One connection for all: Ray starts new processes, which import torch, for every connection.
+    """
+    pytest.importorskip("ray", reason="Ray is not installed")
+    with small_cluster() as cluster, connected(cluster.address):
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    """Two processes that train together."""
+    team = Team(2, tmp_path_factory.mktemp("two"))
+    yield team
+    team.close()
+
+
+@pytest.fixture(scope="session")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    """Three processes that train together."""
+    team = Team(3, tmp_path_factory.mktemp("three"))
+    yield team
+    team.close()

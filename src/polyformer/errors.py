@@ -21,6 +21,7 @@ __all__ = [
     "PresetNotFound",
     "TrainingInterrupted",
     "UnknownName",
+    "WorkerLost",
 ]
 
 
@@ -86,3 +87,7 @@ class OutOfResources(PolyformerError):
 
 class TrainingInterrupted(PolyformerError):
     """Training was stopped by the user; what was done so far is in the run directory."""
+
+
+class WorkerLost(PolyformerError):
+    """One of the processes that train together has ended; what was saved last is in the run directory."""

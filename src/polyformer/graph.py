@@ -56,6 +56,8 @@ class Graph:
     indices: np.ndarray
     weights: np.ndarray | None
     features: Features | None
+    directory: Path | None = None
+    """The graph directory that it was opened from, if any: where other processes find the same graph."""
 
     def __init__(
         self,
@@ -245,6 +247,7 @@ class Graph:
             )
         graph.fingerprint = manifest["fingerprint"]
         graph.structure_fingerprint = manifest["structure"]
+        graph.directory = folder.absolute()
         return graph
 
     def __repr__(self) -> str:

@@ -17,8 +17,9 @@ from polyformer.operators import Operator
 from polyformer.progress import Share
 from polyformer.propagation.engine import ENGINES, ArraySink, Engine, TokenJob, join_recurrences
 from polyformer.propagation.kernel import mix_orders
+from polyformer.stores.blocks import TokenShape
 from polyformer.stores.directory import FORMAT, StoredTokens
-from polyformer.stores.writer import TokenDirectoryWriter, TokenShape
+from polyformer.stores.writer import TokenDirectoryWriter
 
 __all__ = [
     "check_nodes",
@@ -101,7 +102,7 @@ def write_tokens(
     A fixed basis stores Chebyshev tokens, which serve every fixed basis, and records itself as the default view.
 
     Args:
-        engine: ``"memory"``, ``"disk"`` or an engine object, e.g. ``DiskEngine(memory=8 << 30)``.
+        engine: ``"memory"``, ``"disk"``, ``"ray"`` or an engine object, e.g. ``DiskEngine(memory=8 << 30)``.
         dtype: how tokens are stored: ``"float32"``, or ``"float16"``, which is refused if a token does not fit.
     """
     basis, order, features = resolve_basis(basis), check_order(order), _features(graph)
@@ -124,10 +125,10 @@ def write_tokens(
         "subset": rows is not None,
     }
     runner = ENGINES[engine]() if isinstance(engine, str) else engine
-    with TokenDirectoryWriter(Path(directory), shape, about, rows).open() as writer:
+    with TokenDirectoryWriter(Path(directory), shape, about, rows).open() as writer, runner.session():
         if writer.missing():
             _run(runner, basis, TokenJob(operator, features, order, writer, rows, progress))
-        writer.finish()
+        writer.finish(runner.assemble)
 
 
 def open_tokens(directory: str | Path, basis: str | Basis | None = None, order: int | None = None) -> StoredTokens:

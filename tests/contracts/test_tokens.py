@@ -152,10 +152,12 @@ def test_stored_tokens_equal_computed_ones(graph: Graph, basis: str, tmp_path) -
     assert torch.equal(stored[rows], stored[:][rows])
 
 
-@pytest.mark.parametrize("engine", list(ENGINES))
+@pytest.mark.parametrize("engine", [pytest.param(name, marks=[pytest.mark.ray] * (name == "ray")) for name in ENGINES])
 @pytest.mark.parametrize("basis", list(BASES))
-def test_engines_agree(graph: Graph, basis: str, engine: str, tmp_path) -> None:
+def test_engines_agree(graph: Graph, basis: str, engine: str, tmp_path, request) -> None:
     """From mapped files, for all nodes and for some in any order, with and without self-loops: the same tokens."""
+    if engine == "ray":
+        request.getfixturevalue("ray_cluster")
     graph.save(tmp_path / "graph")
     mapped = Graph.load(tmp_path / "graph")
     nodes = np.random.default_rng(0).permutation(graph.num_nodes)[:4]

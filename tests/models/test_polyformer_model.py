@@ -50,7 +50,7 @@ def test_gradients_accumulated_in_slices_equal_one_pass(route: str, monkeypatch:
     nodes, target = torch.arange(0, 120, 3), torch.randn(40, 2)
     results = []
     for size in (1000, 7):
-        monkeypatch.setattr(token_model.TokenModel, "_rows_per_step", lambda self, size=size: size)
+        monkeypatch.setattr(token_model.TokenModel, "rows_per_step", size)
         model = build(token_route=route).eval()
         model.bind(TASK.graph, Workload(None, 120))
         value = model.accumulate(nodes, lambda outputs, rows: (outputs - target[rows]).square().sum())

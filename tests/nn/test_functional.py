@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from polyformer.nn.functional import add_dropout, poly_attention
+from polyformer.nn.functional import add_dropout, bias_relu, poly_attention
 
 
 def inputs(tokens: int, nodes: int, heads: int, head_width: int, value_width: int) -> list[torch.Tensor]:
@@ -41,6 +41,14 @@ def test_more_tokens_than_the_kernel_takes() -> None:
     tensors = inputs(40, 5, 2, 8, 8)
     for ours, theirs in zip(run(tensors), run([tensor.double() for tensor in tensors]), strict=True):
         assert torch.allclose(ours.double(), theirs, atol=1e-4)
+
+
+def test_no_rows_give_no_gradient() -> None:
+    assert not run(inputs(5, 0, 2, 8, 8))[3].any()
+    bias = torch.ones(3, 1, 4, requires_grad=True)
+    bias_relu(torch.ones(3, 0, 4, requires_grad=True) * 1, bias).sum().backward()
+    assert bias.grad is not None
+    assert not bias.grad.any()
 
 
 def test_tanh_is_accurate_everywhere() -> None:

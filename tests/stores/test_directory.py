@@ -8,7 +8,7 @@ import torch
 
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter, OutOfResources, OutputExists
 from polyformer.graph import Graph
-from polyformer.stores import writer as module
+from polyformer.stores import blocks as module
 from polyformer.tokens import compute_tokens, open_tokens, write_tokens
 
 GRAPH = Graph(np.random.default_rng(0).integers(0, 30, (2, 60)), np.random.default_rng(1).standard_normal((30, 5)))

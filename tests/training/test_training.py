@@ -239,6 +239,13 @@ def test_shuffling_of_nodes_and_of_batches() -> None:
         assert contiguous == (shuffle == "batches")
 
 
+def test_no_batch_is_empty() -> None:
+    """Pieces smaller than a batch, as of tokens on disk, are put together."""
+    pieces = [torch.arange(0, 3), torch.arange(3, 5), torch.arange(5, 14), torch.arange(14, 16)]
+    assert [rows.tolist() for rows in loop._cut(pieces, 4)] == [[4 * i + j for j in range(4)] for i in range(4)]
+    assert [len(rows) for rows in loop._cut(pieces, 7)] == [7, 7, 2]
+
+
 def test_batch_size_is_resolved() -> None:
     def size(batch_size: int | str, num_train: int, num_features: int) -> int | str:
         return TrainingSettings(batch_size=batch_size).resolve(num_train, num_features).batch_size  # type: ignore[arg-type]

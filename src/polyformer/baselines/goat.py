@@ -168,6 +168,11 @@ class GOATModel(NodeModel):
     def by_rows(self) -> bool:
         return True
 
+    @property
+    def divisible(self) -> bool:
+        """The centroids move with every batch as a whole."""
+        return False
+
     def forward(self, nodes: Tensor) -> Tensor:
         return self._encode(nodes) if torch.is_grad_enabled() else in_slices(self._encode, nodes)
 

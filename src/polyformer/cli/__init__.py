@@ -15,6 +15,7 @@ import typer
 from polyformer.cli.bases import bases
 from polyformer.cli.compare import compare
 from polyformer.cli.datasets import datasets
+from polyformer.cli.display import speaks
 from polyformer.cli.filters import filters
 from polyformer.cli.import_graph import import_command
 from polyformer.cli.models import models
@@ -97,5 +98,6 @@ def _share_cores() -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"polyformer: {' '.join(message.split())}", file=sys.stderr)
+    if speaks():
+        print(f"polyformer: {' '.join(message.split())}", file=sys.stderr)
     return code

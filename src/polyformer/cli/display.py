@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -17,9 +18,14 @@ if TYPE_CHECKING:
     from polyformer.progress import Share, Stages
     from polyformer.training.loop import EpochRecord, Observer
 
-__all__ = ["Display"]
+__all__ = ["Display", "speaks"]
 
 SECONDS_PER_LINE = 5.0
+
+
+def speaks() -> bool:
+    """Whether this process prints: of the workers that ``torchrun`` started, the first speaks for all."""
+    return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
 
 
 class Display:
@@ -27,7 +33,7 @@ class Display:
 
     def __init__(self, json_only: bool = False) -> None:
         self.json_only = json_only
-        self.console = Console(stderr=json_only, highlight=False, soft_wrap=True)
+        self.console = Console(stderr=json_only, highlight=False, soft_wrap=True, quiet=not speaks())
 
     def say(self, text: str = "") -> None:
         """A line."""
@@ -35,7 +41,7 @@ class Display:
 
     def result(self, content: Any) -> None:
         """The machine-readable result, if that was asked for."""
-        if self.json_only:
+        if self.json_only and speaks():
             sys.stdout.write(json.dumps(content, indent=2) + "\n")
 
     @contextlib.contextmanager

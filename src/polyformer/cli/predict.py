@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import typer
 
+from polyformer.cli.cluster_options import ADDRESS, PLACE, on_ray
 from polyformer.cli.display import Display
 from polyformer.cli.node_choice import select_nodes
 
@@ -21,7 +23,14 @@ def predict(
         None, help="A token directory of these nodes; by default tokens are computed. See `polyformer tokens`."
     ),
     memory: str | None = typer.Option(
-        None, help="Use at most so much, e.g. 8GiB; tokens beyond it pass through the disk. [default: 80 % of free]"
+        None,
+        help="Use at most so much, e.g. 8GiB, of ray in one task; tokens beyond it pass through the disk. "
+        "[default: 80 % of free]",
+    ),
+    engine: str = PLACE,
+    address: str | None = ADDRESS,
+    workers: int | None = typer.Option(
+        None, min=1, help="Tasks of --engine ray at a time, each on one CPU. [default: one for each CPU]"
     ),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
     json_only: bool = typer.Option(False, "--json", help="Print a summary as JSON on stdout and nothing else there."),
@@ -36,15 +45,18 @@ def predict(
 
     - `polyformer predict runs/my-run --tokens tokens/ --nodes labelled --out predictions.parquet` — nothing is computed
     again
+
+    - `polyformer predict /shared/run --tokens /shared/tokens --engine ray --address auto --out /shared/p.parquet`
     """
     from polyformer.errors import InvalidParameter
     from polyformer.files import existing_folder
     from polyformer.machine import parse_bytes
     from polyformer.prediction import Resources, open_run_task, predict_blocks, write_predictions
+    from polyformer.sharded_prediction import ClusterOptions, predict_shards
     from polyformer.tokens import check_nodes
     from polyformer.training.saved_model import load_model
 
-    display = Display(json_only)
+    display, spread = Display(json_only), on_ray(engine)
     limit = None if memory is None else parse_bytes(memory)
     card, model = load_model(run)
     if out.is_dir():
@@ -54,14 +66,13 @@ def predict(
     chosen = check_nodes(select_nodes(nodes, task.labels), task.graph.num_nodes)
     if chosen is not None and len(chosen) == 0:
         raise InvalidParameter(f"'--nodes' must select at least one node. Got {nodes}, which selects none.")
-    with display.share("tokens") as progress, display.share("predicting") as predicted:
-        blocks = predict_blocks(
-            model,
-            card.reader,
-            task.graph,
-            chosen,
-            Resources(limit, tokens, existing_folder(out), display.say, progress, predicted),
-        )
+    with display.share("tokens") as progress, display.share("predicting") as predicted, contextlib.ExitStack() as stack:
+        use = Resources(limit, tokens, existing_folder(out), display.say, progress, predicted)
+        if spread:
+            place = ClusterOptions(address, workers)
+            blocks = stack.enter_context(predict_shards(run, model, task.graph, chosen, out, use, place))
+        else:
+            blocks = predict_blocks(model, card.reader, task.graph, chosen, use)
         count = write_predictions(out, blocks, task.ids, card.reader, card.class_names)
     display.say(f"{count:,} predictions written to {out}")
     display.result({"nodes": count, "out": str(out)})

@@ -2,11 +2,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from polyformer.cli.cluster_options import ADDRESS
 from polyformer.cli.display import Display
 from polyformer.cli.node_choice import select_nodes
+
+if TYPE_CHECKING:
+    from polyformer.propagation.engine import Engine
 
 __all__ = ["tokens"]
 
@@ -17,8 +22,16 @@ def tokens(
     basis: str = typer.Option("chebyshev", help="See `polyformer bases`. A fixed basis is stored in Chebyshev form."),
     order: int = typer.Option(10, help="K."),
     self_loops: bool = typer.Option(False, "--self-loops", help="Use the operator of A + I."),
-    engine: str = typer.Option("memory", help="memory: everything in memory; disk: graphs larger than memory."),
-    memory: str | None = typer.Option(None, help="Not to use more, e.g. 8GiB. [default: 80 % of what is free]"),
+    engine: str = typer.Option(
+        "memory", help="memory: everything in memory; disk: graphs larger than memory; ray: on several machines."
+    ),
+    memory: str | None = typer.Option(
+        None, help="Not to use more, e.g. 8GiB; of ray, in one task. [default: 80 % of what is free]"
+    ),
+    address: str | None = ADDRESS,
+    workers: int | None = typer.Option(
+        None, min=1, help="Tasks of --engine ray at a time. [default: one for each node, with all its CPUs]"
+    ),
     nodes: str = typer.Option("all", help="all, labelled, or a file of node numbers (.npy or text, one a line)."),
     dtype: str = typer.Option("float32", help="float32, or float16: half the disk, refused if a token does not fit."),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
@@ -37,20 +50,22 @@ def tokens(
 
     - `polyformer tokens huge_graph/ --engine disk --memory 18GiB --order 4 --nodes labelled --out tokens/`
 
+    - `polyformer tokens /shared/huge_graph --engine ray --address auto --order 4 --out /shared/tokens`
+
     Stopped at any moment, the same command goes on where it was.
     """
     from polyformer.bases import check_order, resolve_basis
     from polyformer.datasets import load_source
     from polyformer.errors import InvalidData
-    from polyformer.machine import format_bytes, parse_bytes, resident_bytes, usable_memory
+    from polyformer.machine import format_bytes
     from polyformer.operators import Operator
     from polyformer.progress import format_seconds
-    from polyformer.propagation.engine import ENGINES
-    from polyformer.stores.writer import TokenShape
+    from polyformer.stores.blocks import TokenShape
     from polyformer.tokens import write_tokens
 
     display = Display(json_only)
-    kind, fixed, order = ENGINES[engine], resolve_basis(basis).fixed, check_order(order)
+    fixed, order = resolve_basis(basis).fixed, check_order(order)
+    _check_engine(engine, workers)
     with display.stages() as loading:
         task = load_source(data, None if data_root is None else str(data_root), progress=loading, report=display.say)
     graph = task.graph
@@ -58,21 +73,44 @@ def tokens(
         raise InvalidData(f"Tokens need node features and '{data}' has none. Choose a graph with features.")
     chosen = select_nodes(nodes, task.labels)
     del task  # its labels take as much memory as a feature column
-    limit = usable_memory() if memory is None else max(0, parse_bytes(memory) - resident_bytes())
-    runner, operator = kind(limit), Operator(graph, self_loops)
+    runner, operator = _engine(engine, memory, address, workers), Operator(graph, self_loops)
     shape = TokenShape(graph.num_nodes if chosen is None else len(chosen), order, graph.num_features, dtype)
-    cost = runner.cost(operator, order, graph.features, fixed)
-    display.say(
-        f"{shape.num_rows:,} nodes × {order + 1} tokens × {graph.num_features:,} features: "
-        f"{format_bytes(shape.bytes)} on disk, twice that until they are put together"
-    )
-    display.say(f"needs about {format_bytes(cost.memory)} of memory and {format_seconds(cost.seconds)}")
     start = time.monotonic()
-    work = len(graph.indices) * max(order, 1) * graph.num_features / 1e6
-    with display.share("tokens", work, "million products") as progress:
-        write_tokens(graph, out, basis, order, self_loops, chosen, runner, progress, dtype)
+    with runner.session():
+        cost = runner.cost(operator, order, graph.features, fixed)
+        display.say(
+            f"{shape.num_rows:,} nodes × {order + 1} tokens × {graph.num_features:,} features: "
+            f"{format_bytes(shape.bytes)} on disk, twice that until they are put together"
+        )
+        tasks = "" if cost.tasks == 1 else f" in each of {cost.tasks} tasks at a time"
+        display.say(f"needs about {format_bytes(cost.memory)} of memory{tasks} and {format_seconds(cost.seconds)}")
+        work = len(graph.indices) * max(order, 1) * graph.num_features / 1e6
+        with display.share("tokens", work, "million products") as progress:
+            write_tokens(graph, out, basis, order, self_loops, chosen, runner, progress, dtype)
     seconds = time.monotonic() - start
     display.say(f"written to {out} in {seconds:.1f} s")
     display.result(
         {"out": str(out), "rows": shape.num_rows, "order": order, "bytes": shape.bytes, "seconds": round(seconds, 3)}
     )
+
+
+def _check_engine(name: str, workers: int | None) -> None:
+    """Refuse an unknown engine, or options of another one, before any data is read."""
+    from polyformer.errors import InvalidParameter
+    from polyformer.propagation.engine import ENGINES
+
+    ENGINES[name]
+    if workers is not None and name != "ray":
+        raise InvalidParameter(f"'--workers' goes with --engine ray. Got {workers} with --engine {name}. Leave it out.")
+
+
+def _engine(name: str, memory: str | None, address: str | None, workers: int | None) -> Engine:
+    """The engine asked for, within the memory asked for: of this process, or of each task on Ray."""
+    from polyformer.machine import parse_bytes, resident_bytes, usable_memory
+    from polyformer.propagation.engine import ENGINES
+    from polyformer.propagation.ray import RayEngine
+
+    bound = None if memory is None else parse_bytes(memory)
+    if name == "ray":
+        return RayEngine(bound, address, workers)
+    return ENGINES[name](usable_memory() if bound is None else max(0, bound - resident_bytes()))

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import sys
 import time
 from dataclasses import fields
 from pathlib import Path
@@ -8,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from polyformer.cli.display import Display
+from polyformer.cli.display import Display, speaks
 from polyformer.cli.interrupt import graceful_interrupt
 from polyformer.errors import InvalidParameter, PolyformerError
 from polyformer.registry import parse_spec, parse_value
 
 if TYPE_CHECKING:
+    from polyformer.training.distributed import Workers
+    from polyformer.training.loop import Observer
     from polyformer.training.run import RunRequest
 
 __all__ = ["place_of_data", "place_of_preset", "read_settings", "train"]
@@ -51,6 +56,11 @@ def train(
         [], "--set", metavar="KEY=VALUE", help="Any setting of `polyformer models NAME`; may be given more than once."
     ),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
+    engine: str = typer.Option("local", help="local, or ray: several workers on a Ray cluster."),
+    workers: int | None = typer.Option(None, help="With --engine ray: processes that share each batch. [default: 2]"),
+    address: str | None = typer.Option(
+        None, help="With --engine ray: auto or HOST:PORT of a cluster. [default: one is started on this machine]"
+    ),
     resume: bool = typer.Option(False, "--resume", help="Continue the run in --out."),
     tensorboard: bool = typer.Option(
         False, "--tensorboard", help="Also write TensorBoard events into the run directory."
@@ -78,10 +88,16 @@ def train(
     - `polyformer train my_graph/ --tokens tokens/` — tokens that `polyformer tokens` wrote, for many runs
 
     - `polyformer train --resume --out runs/minefield-polyformer-20240101-120000`
+
+    - `torchrun --nproc-per-node 4 -m polyformer train my_graph/ --tokens tokens/` — four processes share each batch
+
+    - `polyformer train my_graph/ --tokens tokens/ --engine ray --workers 8 --address auto`
     """
     from polyformer.machine import parse_bytes
+    from polyformer.training.distributed import environment_workers
     from polyformer.training.run import RunRequest, execute_run
 
+    _check_engine(engine, workers, address)
     display = Display(json_only)
     given: dict[str, Any] = {
         "data": None if data is None else place_of_data(data),
@@ -105,32 +121,60 @@ def train(
         request = RunRequest(**asked, settings=chosen)
         out = out if out is not None else _new_run_path(request.data, request.model)
         _suggest_preset(display, request)
-    extra = []
-    if tensorboard:
-        from polyformer.training.tensorboard import tensorboard_observer
-
-        extra.append(tensorboard_observer(out / "tensorboard"))
     with (
+        environment_workers() as group,
         graceful_interrupt(display.say) as should_stop,
         display.stages() as loading,
         display.share("tokens") as progress,
         display.epochs(request.resolve_settings()["epochs"]) as epochs,
     ):
-        result = execute_run(
-            request,
-            out,
-            resume=resume,
-            loading=loading,
-            report=display.say,
-            announce=lambda facts: _announce(display, facts),
-            progress=progress,
-            observers=[epochs, *extra],
-            should_stop=should_stop,
-        )
+        out = _agree_on(out, group)
+        options: dict[str, Any] = {
+            "resume": resume,
+            "loading": loading,
+            "report": display.say,
+            "announce": lambda facts: _announce(display, facts),
+            "observers": [epochs, *_tensorboard(tensorboard, out)],
+            "should_stop": should_stop,
+        }
+        if engine == "ray":
+            from polyformer.training.on_ray import execute_on_ray
+
+            with contextlib.redirect_stdout(sys.stderr) if json_only else contextlib.nullcontext():  # Ray's own words
+                result = execute_on_ray(request, out, workers=workers or 2, address=address, **options)
+        else:
+            result = execute_run(request, out, progress=progress, workers=group, **options)
+    if not speaks():
+        return
     _conclude(display, result, out)
     if write_report:
         _report(display, result, out, request.memory)
     display.result(result)
+
+
+def _check_engine(engine: str, workers: int | None, address: str | None) -> None:
+    if engine not in ("local", "ray"):
+        raise InvalidParameter(f"'--engine' must be local or ray. Got '{engine}'.")
+    if engine == "local" and (workers is not None or address is not None):
+        raise InvalidParameter(
+            "'--workers' and '--address' must come with --engine ray. Without Ray, start the workers with: "
+            "torchrun --nproc-per-node N -m polyformer train …"
+        )
+    if engine == "ray" and "WORLD_SIZE" in os.environ:
+        raise InvalidParameter("'--engine' must be local under torchrun: Ray starts its own workers. Got 'ray'.")
+
+
+def _agree_on(out: Path, group: Workers) -> Path:
+    """The first worker's choice: the name of a new run holds the time."""
+    return group.first(lambda: out)
+
+
+def _tensorboard(wanted: bool, out: Path) -> list[Observer]:
+    if not wanted:
+        return []
+    from polyformer.training.tensorboard import tensorboard_observer
+
+    return [tensorboard_observer(out / "tensorboard")]
 
 
 def _report(display: Display, result: dict[str, Any], out: Path, memory: int | None) -> None:

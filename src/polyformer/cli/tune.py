@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from polyformer.cli.cluster_options import ADDRESS, PLACE, on_ray
 from polyformer.cli.display import Display
 from polyformer.cli.interrupt import graceful_interrupt
 from polyformer.cli.train import place_of_data, place_of_preset, read_settings
@@ -29,8 +30,10 @@ def tune(
     out: Path | None = typer.Option(None, help="The preset file that gets the best settings. [default: STUDY.csv]"),
     budget: str | None = typer.Option(None, metavar="TIME", help="Stop after so long, e.g. 2h or 45min."),
     workers: int | None = typer.Option(
-        None, min=1, help="Trials at a time, each on one thread. [default: one for each core]"
+        None, min=1, help="Trials at a time, each on one thread. [default: one for each core, or CPU of a cluster]"
     ),
+    engine: str = PLACE,
+    address: str | None = ADDRESS,
     preset: str | None = typer.Option(None, help="Fix the settings of this preset instead of searching them."),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Fix a setting instead of searching it; may be given more than once."
@@ -55,26 +58,26 @@ def tune(
       `polyformer train citeseer --basis bernstein --preset tuning/citeseer-polyformer-bernstein.csv`
 
     - `polyformer tune my_graph/ --model gprgnn --trials 200 --study gprgnn.journal`
+
+    - `polyformer tune /shared/my_graph --engine ray --address auto --study /shared/my_graph.journal`
     """
-    from polyformer.machine import num_cores, usable_memory
     from polyformer.presets import write_preset
     from polyformer.training.run import RunRequest, load_task
     from polyformer.tuning.space import search_space
     from polyformer.tuning.study import Finished
     from polyformer.tuning.study import tune as search
 
-    display, count = Display(json_only), workers or num_cores()
+    display, spread = Display(json_only), on_ray(engine)
     end = None if budget is None else time.monotonic() + parse_seconds(budget)
     request = RunRequest(
         data=place_of_data(data),
         model=model,
-        data_root=None if data_root is None else str(data_root),
+        data_root=None if data_root is None else str(data_root.absolute()),
         protocol=protocol,
         split=split,
         seed=seed,
         preset=None if preset is None else place_of_preset(preset),
         settings=read_settings(settings, basis, order, self_loops),
-        memory=usable_memory() // count,
     )
     journal = study if study is not None else _journal(request.data, model, basis)
     preset_file = out if out is not None else journal.with_suffix(".csv")
@@ -99,9 +102,11 @@ def tune(
             space,
             journal,
             trials=trials,
-            workers=count,
+            workers=workers,
             observe=observe,
             should_stop=lambda: interrupted() or (end is not None and time.monotonic() > end),
+            ray=spread,
+            address=address,
         )
     dataset = parse_spec(request.data)[0]
     write_preset(preset_file, model, dataset, best.settings)

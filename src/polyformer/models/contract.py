@@ -49,6 +49,8 @@ class Workload:
         tokens: a token directory that is to be used.
         scratch: where a token directory may be made, or is already, if tokens do not fit in memory.
         report: is told what will be kept on disk, and why, and what takes long to prepare.
+        share: ids that this process will ask for, where others ask for the rest; None for all of ``nodes``. What a
+            model decides depends on ``nodes``, so that all of them decide alike.
     """
 
     nodes: np.ndarray | None
@@ -59,6 +61,12 @@ class Workload:
     tokens: Path | None = None
     scratch: Path | None = None
     report: Callable[[str], None] | None = None
+    share: np.ndarray | None = None
+
+    @property
+    def own_nodes(self) -> np.ndarray | None:
+        """Ids that this process will ask for, None for all nodes of the graph."""
+        return self.nodes if self.share is None else self.share
 
 
 class NodeModel(nn.Module, ABC):
@@ -143,6 +151,16 @@ class NodeModel(nn.Module, ABC):
     def by_rows(self) -> bool:
         """Whether a node's output costs the same in any company; otherwise it is best to ask for all at once."""
         return False
+
+    @property
+    def divisible(self) -> bool:
+        """Whether several processes can share a training step: its gradient is the sum of those of its rows."""
+        return self.by_rows
+
+    @property
+    def rows_per_step(self) -> int | None:
+        """So many rows of a training step go through the model at once; None for all."""
+        return None
 
     def nodes_at_once(self, graph: Graph, workload: Workload) -> int:
         """How many of the workload's nodes it can be bound to at once; more are done in several turns."""

@@ -23,7 +23,7 @@ from polyformer.stores.directory import StoredTokens
 from polyformer.stores.rows import RowIndex, TokenRows
 from polyformer.tokens import compute_tokens_and_recurrence, open_tokens, token_bytes, write_tokens
 
-__all__ = ["TokenNeeds", "bind_tokens", "bindable_nodes"]
+__all__ = ["TokenNeeds", "bind_tokens", "bindable_nodes", "open_fitting"]
 
 _LOAD_BYTES = 1 << 25
 
@@ -78,15 +78,15 @@ def bind_tokens(needs: TokenNeeds, progress: Share | None = None) -> tuple[Token
     if directory is None:
         if fits and needs.size + needs.working <= needs.memory:
             tokens, recurrence = compute_tokens_and_recurrence(
-                needs.graph, needs.basis, needs.order, needs.self_loops, workload.nodes, progress
+                needs.graph, needs.basis, needs.order, needs.self_loops, workload.own_nodes, progress
             )
-            return StoredInput(tokens, workload.nodes), recurrence
+            return StoredInput(tokens, workload.own_nodes), recurrence
         directory = _compute_on_disk(needs, progress)
-    stored = _open_fitting(directory, needs)
+    stored = open_fitting(directory, needs)
     if not fits:
         return StreamedInput(stored, needs.memory), stored.recurrence
-    nodes = np.arange(needs.graph.num_nodes) if workload.nodes is None else workload.nodes
-    return StoredInput(_load(stored, nodes), workload.nodes), stored.recurrence
+    nodes = np.arange(needs.graph.num_nodes) if workload.own_nodes is None else workload.own_nodes
+    return StoredInput(_load(stored, nodes), workload.own_nodes), stored.recurrence
 
 
 def bindable_nodes(needs: TokenNeeds) -> int:
@@ -127,7 +127,7 @@ def _free_disk(path: Path) -> int:
     return shutil.disk_usage(next(folder for folder in (path, *path.absolute().parents) if folder.exists())).free
 
 
-def _open_fitting(directory: Path, needs: TokenNeeds) -> StoredTokens:
+def open_fitting(directory: Path, needs: TokenNeeds) -> StoredTokens:
     """Open a token directory that holds what is needed of this very graph."""
     stored = open_tokens(directory, needs.basis, needs.order)
     if stored.manifest["graph"] != needs.graph.fingerprint:

@@ -16,12 +16,13 @@ from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
 from polyformer.models.contract import ROWS_PER_SLICE, NodeModel, Workload, bound, check_no_channel, in_slices
-from polyformer.models.token_binding import TokenNeeds, bind_tokens, bindable_nodes
+from polyformer.models.token_binding import TokenNeeds, bind_tokens, bindable_nodes, open_fitting
 from polyformer.nn.inputs import ProjectedInput, RowInput, TokenInput, choose_route
 from polyformer.nn.streaming import StreamedInput
 from polyformer.operators import Operator
 from polyformer.progress import Share
 from polyformer.settings import setting
+from polyformer.stores.directory import StoredTokens
 
 __all__ = ["TokenModel", "TokenSettings"]
 
@@ -94,7 +95,18 @@ class TokenModel(NodeModel):
         else:
             self._input, self.recurrence = bind_tokens(needs, progress)
             self.route = "streamed" if isinstance(self._input, StreamedInput) else "stored"
-        self._nodes = range(graph.num_nodes) if workload.nodes is None else workload.nodes
+        self._nodes = range(graph.num_nodes) if workload.own_nodes is None else workload.own_nodes
+
+    def check_tokens(self, graph: Graph, workload: Workload) -> None:
+        """Refuse a token directory of the workload that is not of this graph, or not what the model reads."""
+        assert workload.tokens is not None
+        open_fitting(workload.tokens, self._needs(graph, workload))
+
+    def bind_stored(self, stored: StoredTokens, memory: int) -> None:
+        """Attach a token directory that was checked, without its graph: for a process that predicts some rows."""
+        self._input, self.recurrence = StreamedInput(stored, memory), stored.recurrence
+        self.route = "streamed"
+        self._nodes = range(len(stored)) if stored.nodes is None else stored.nodes
 
     @property
     def nodes(self) -> Tensor:
@@ -104,6 +116,12 @@ class TokenModel(NodeModel):
     @property
     def by_rows(self) -> bool:
         return self.route != "projected"
+
+    @property
+    def rows_per_step(self) -> int:
+        """As many rows as keep some 64 MiB of activations: fewer gain no speed, more only take memory."""
+        row_bytes = _BYTES_PER_CHANNEL * self.depth * (self.order + 1) * self.settings.hidden_channels
+        return min(max(_STEP_BYTES // row_bytes, 128), 1024)
 
     def nodes_at_once(self, graph: Graph, workload: Workload) -> int:
         needs = self._needs(graph, workload)
@@ -125,7 +143,7 @@ class TokenModel(NodeModel):
 
     def accumulate(self, nodes: Tensor, loss: Callable[[Tensor, slice], Tensor]) -> float:
         """In slices; the projected route propagates once, forward and back, for all of them."""
-        count, total, step = len(nodes), 0.0, self._rows_per_step()
+        count, total, step = len(nodes), 0.0, self.rows_per_step
         slices = [slice(start, min(start + step, count)) for start in range(0, count, step)]
         source = bound(self._input)
         if isinstance(source, RowInput):
@@ -144,11 +162,6 @@ class TokenModel(NodeModel):
             gradients.append(part.grad)
         whole.backward(torch.cat(gradients))
         return total
-
-    def _rows_per_step(self) -> int:
-        """As many rows as keep some 64 MiB of activations: fewer gain no speed, more only take memory."""
-        row_bytes = _BYTES_PER_CHANNEL * self.depth * (self.order + 1) * self.settings.hidden_channels
-        return min(max(_STEP_BYTES // row_bytes, 128), 1024)
 
     def embed(self, nodes: Tensor) -> Tensor:
         """The first layer's output: (B,) -> (B, K+1, hidden)."""
@@ -215,7 +228,7 @@ class TokenModel(NodeModel):
             )
         if wanted != "auto":
             return wanted
-        if workload.tokens is not None or not isinstance(self.basis, FixedBasis):
+        if workload.tokens is not None or workload.share is not None or not isinstance(self.basis, FixedBasis):
             return "stored"
         assert needs.graph.features is not None
         return choose_route(

@@ -18,7 +18,7 @@ from polyformer.propagation.kernel import KERNEL_WIDTHS
 from polyformer.propagation.recurrences import blocks_of, lanczos, part_of
 from polyformer.propagation.streamed import StreamedAdjacency
 
-__all__ = ["DiskEngine"]
+__all__ = ["DiskEngine", "Plan", "seconds_of_reading"]
 
 _CHUNK_BYTES = (1 << 20, 1 << 26)
 _READ_BYTES_PER_SECOND = 1e9
@@ -26,7 +26,7 @@ _TURNED_PER_SECOND = 4e8
 
 
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
     """Columns in a block, columns of features that are held (0: none), bytes of a chunk, and the memory all take."""
 
     width: int
@@ -42,15 +42,16 @@ class DiskEngine(Engine):
     """
 
     def cost(self, operator: Operator, order: int, features: Features, fixed: bool) -> Cost:
-        plan = self._plan(operator, order, features, fixed)
-        reads = _file_bytes(features) * -(-features.shape[1] // (plan.held or plan.width))
-        reads += _index_bytes(operator) * order * -(-features.shape[1] // plan.width)
+        plan = self.plan(operator, order, features, fixed, features.shape[1])
+        blocks, passes = -(-features.shape[1] // plan.width), -(-features.shape[1] // (plan.held or plan.width))
+        reads = seconds_of_reading(operator, order * blocks, features, passes)
         seconds = seconds_of_hops(operator.graph, order, features.shape[1], fixed)
-        return Cost(plan.memory, max(seconds, reads / _READ_BYTES_PER_SECOND) + _turning_seconds(features))
+        return Cost(plan.memory, max(seconds, reads) + _turning_seconds(features))
 
-    def _plan(self, operator: Operator, order: int, features: Features, fixed: bool) -> _Plan:
+    def plan(self, operator: Operator, order: int, features: Features, fixed: bool, num_columns: int) -> Plan:
+        """How a job of so many columns is cut to fit the memory; refused where even the narrowest block does not."""
         limit = usable_memory() if self.memory is None else self.memory
-        num_nodes, num_columns = operator.num_nodes, features.shape[1]
+        num_nodes = operator.num_nodes
         chunk = min(max(limit // 64, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
         longest = operator.graph.longest_row * (4 if operator.graph.weights is None else 8)
         besides = 8 * num_nodes + 6 * chunk + 2 * longest
@@ -69,17 +70,17 @@ class DiskEngine(Engine):
         fitting = min(limit - needed, limit // 2) // column_bytes
         held = min(num_columns, fitting // width * width)
         if held <= width:
-            return _Plan(width, 0, chunk, needed)
-        return _Plan(width, held, chunk, needed + held * column_bytes)
+            return Plan(width, 0, chunk, needed)
+        return Plan(width, held, chunk, needed + held * column_bytes)
 
     def chebyshev(self, job: TokenJob) -> None:
         r"""Deliver T_k(M) X by :math:`u_{k+1} = -2 S^2 (A + cI) u_k - u_{k-1}` on :math:`u_k = S\,T_k(M) x`."""
         operator, order = job.operator, job.order
-        plan = self._plan(operator, order, job.features, fixed=True)
+        share = _Progress(job, order + 1)
+        plan = self.plan(operator, order, job.features, True, share.columns_left)
         adjacency, scaling = StreamedAdjacency(operator.graph, plan.chunk_bytes), operator.scaling
         size = operator.num_nodes * plan.width
         rooms = [aligned_empty((size,), np.float32) for _ in range(2 if order else 1)]
-        share = _Progress(job, order + 1)
         with FeatureColumns(job.features, plan.held, plan.chunk_bytes) as features:
             for block, width in share.blocks(plan.width):
                 used = block.stop - block.start
@@ -107,9 +108,10 @@ class DiskEngine(Engine):
 
     def optimal(self, job: TokenJob) -> None:
         operator, order = job.operator, job.order
-        plan = self._plan(operator, order, job.features, fixed=False)
+        share = _Progress(job, order)
+        plan = self.plan(operator, order, job.features, False, share.columns_left)
         adjacency, scaling = StreamedAdjacency(operator.graph, plan.chunk_bytes), operator.scaling
-        loop, share = float(operator.self_loops), _Progress(job, order)
+        loop = float(operator.self_loops)
 
         def multiply(x: np.ndarray, out: np.ndarray) -> None:
             adjacency.product(x, out, row_scale=scaling, loop=loop, progress=share.within)
@@ -134,7 +136,8 @@ class _Progress:
     def __init__(self, job: TokenJob, hops: int) -> None:
         self.job, self.hops, self.columns = job, max(1, hops), job.features.shape[1]
         self.missing = job.out.missing()
-        self.finished = self.columns - sum(part.stop - part.start for part in self.missing)
+        self.columns_left = sum(part.stop - part.start for part in self.missing)
+        self.finished = self.columns - self.columns_left
         self.done = self.used = 0
 
     def blocks(self, widest: int) -> Iterator[tuple[slice, int]]:
@@ -180,6 +183,11 @@ def _scale_rows(x: np.ndarray, scaling: np.ndarray, piece_bytes: int) -> None:
     step = max(1, piece_bytes // 64)
     for begin in range(0, len(x), step):
         x[begin : begin + step] *= scaling[begin : begin + step, None].astype(x.dtype)
+
+
+def seconds_of_reading(operator: Operator, hops: int, features: Features, passes: int = 1) -> float:
+    """Reading the adjacency once a hop and the features once a pass, roughly."""
+    return (_index_bytes(operator) * hops + _file_bytes(features) * passes) / _READ_BYTES_PER_SECOND
 
 
 def _itemsize(features: Features) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,18 @@ from polyformer.operators import Operator
 from polyformer.progress import Share
 from polyformer.registry import Registry
 
-__all__ = ["ENGINES", "ArraySink", "Cost", "Engine", "TokenBlock", "TokenJob", "TokenSink", "join_recurrences"]
+__all__ = [
+    "ENGINES",
+    "ArraySink",
+    "Assembly",
+    "Cost",
+    "Engine",
+    "TokenBlock",
+    "TokenJob",
+    "TokenSink",
+    "join_recurrences",
+    "whole",
+]
 
 
 class TokenBlock(ABC):
@@ -105,12 +117,39 @@ class TokenJob:
             self.progress(done)
 
 
+class Assembly(ABC):
+    """Tokens that are to be put together, row after row, from blocks of columns."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Bytes of all rows."""
+
+    @abstractmethod
+    def parts(self, most: int) -> list[tuple[int, int]]:
+        """All bytes in ranges (begin, end) of at most so many, and at least a MiB, which may be written at a time."""
+
+    @abstractmethod
+    def write(self, begin: int, end: int) -> None:
+        """Put together the bytes begin..end-1."""
+
+
+def whole(rows: Assembly) -> None:
+    """Put all rows together in this process."""
+    rows.write(0, rows.size)
+
+
 @dataclass(frozen=True)
 class Cost:
-    """What a job will take, roughly: bytes of memory (besides what is loaded already) and seconds."""
+    """What a job will take, roughly: bytes of memory (besides what is loaded already) and seconds.
+
+    Attributes:
+        tasks: how many processes take that memory at a time.
+    """
 
     memory: int
     seconds: float
+    tasks: int = 1
 
 
 class Engine(ABC):
@@ -135,11 +174,20 @@ class Engine(ABC):
     def optimal(self, job: TokenJob) -> None:
         """Deliver the optimal tokens, each block with the recurrence of its columns."""
 
+    def session(self) -> AbstractContextManager[Any]:
+        """What the engine runs on, e.g. a cluster, to be held while it is asked for anything; may be nested."""
+        return nullcontext()
+
+    def assemble(self, rows: Assembly) -> None:
+        """Put the rows of a job together when all its blocks are there."""
+        whole(rows)
+
 
 ENGINES: Registry[type[Engine]] = Registry(
     "engine",
     {
         "memory": "polyformer.propagation.memory:MemoryEngine",
         "disk": "polyformer.propagation.disk:DiskEngine",
+        "ray": "polyformer.propagation.ray:RayEngine",
     },
 )

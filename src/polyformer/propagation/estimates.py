@@ -15,10 +15,10 @@ _NEAR_LINES_PER_SECOND = 250e6  # from what the caches hold
 _CACHE_BYTES = 32 << 20
 
 
-def seconds_of_hops(graph: Graph, order: int, num_columns: int, fixed: bool) -> float:
+def seconds_of_hops(graph: Graph, order: int, num_columns: int, fixed: bool, threads: int | None = None) -> float:
     """K sparse products over all columns: every entry gathers its columns' cache lines. Roughly, to a factor of two."""
     itemsize = np.dtype(np.float32 if fixed else np.float64).itemsize
     lines = len(graph.indices) * order * -(-num_columns * itemsize // _LINE)
     far = graph.num_nodes * _LINE > _CACHE_BYTES
-    rate = (_LINES_PER_SECOND if far else _NEAR_LINES_PER_SECOND) * num_threads()
+    rate = (_LINES_PER_SECOND if far else _NEAR_LINES_PER_SECOND) * (threads or num_threads())
     return lines / rate * (1.0 if fixed else 1.0 + order / 4)

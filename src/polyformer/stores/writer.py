@@ -8,18 +8,15 @@ Unfinished tokens lie in ``.NAME.partial`` beside the directory that they become
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from polyformer.bases.optimal import Recurrence
-from polyformer.errors import FileCorrupt, InvalidData, InvalidParameter, OutOfResources, OutputBusy, OutputExists
+from polyformer.errors import FileCorrupt, OutOfResources, OutputBusy, OutputExists
 from polyformer.files import (
     array_digest,
     file_samples,
@@ -32,35 +29,15 @@ from polyformer.files import (
     write_whole,
 )
 from polyformer.machine import format_bytes
-from polyformer.propagation.engine import TokenBlock, TokenSink, join_recurrences
+from polyformer.propagation.engine import Assembly, TokenBlock, TokenSink, join_recurrences, whole
+from polyformer.stores.blocks import RowAssembly, TokenShape, file_digest, write_block
 
-__all__ = ["TOKEN_DTYPES", "TokenDirectoryWriter", "TokenShape"]
+__all__ = ["TokenDirectoryWriter", "nodes_of_job"]
 
-TOKEN_DTYPES = ("float32", "float16")
-_PROGRESS, _MANIFEST, _LOCK = "progress.json", "manifest.json", "lock"
+_PROGRESS, _MANIFEST, _LOCK, _NODES = "progress.json", "manifest.json", "lock", "nodes.npy"
 _ONLY_FINISHED = {"complete", "samples"}
-_ARRAYS = ("tokens.npy", "nodes.npy", "recurrence.npz")
+_ARRAYS = ("tokens.npy", _NODES, "recurrence.npz")
 _FINAL = {*_ARRAYS, _MANIFEST, _LOCK}
-_PIECE_BYTES = 1 << 25
-
-
-@dataclass(frozen=True)
-class TokenShape:
-    """(n, K+1, d) tokens of a dtype."""
-
-    num_rows: int
-    order: int
-    num_features: int
-    dtype: str = "float32"
-
-    def __post_init__(self) -> None:
-        if self.dtype not in TOKEN_DTYPES:
-            raise InvalidParameter(f"'dtype' of tokens must be {' or '.join(TOKEN_DTYPES)}. Got '{self.dtype}'.")
-
-    @property
-    def bytes(self) -> int:
-        """What the tokens occupy."""
-        return self.num_rows * (self.order + 1) * self.num_features * np.dtype(self.dtype).itemsize
 
 
 class TokenDirectoryWriter(TokenSink):
@@ -114,12 +91,15 @@ class TokenDirectoryWriter(TokenSink):
         job, blocks = self._found()
         if blocks or self.assembled:
             self._refuse_another_job(job)
-        self._blocks = {b["start"]: b for b in blocks if _digest(self.folder / b["file"]) == b["digest"]}
+        self._blocks = {b["start"]: b for b in blocks if file_digest(self.folder / b["file"]) == b["digest"]}
         if not self.assembled:
             kept = {_LOCK} | {block["file"] for block in self._blocks.values()}
             for path in self.folder.iterdir():
                 if path.name not in kept:
                     path.unlink()
+            if self.nodes is not None:
+                with write_whole(self.folder / _NODES) as file:
+                    np.save(file, self.nodes)
             self._write_progress()
 
     def _found(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -175,33 +155,28 @@ class TokenDirectoryWriter(TokenSink):
 
     @contextlib.contextmanager
     def block(self, columns: slice) -> Iterator[TokenBlock]:
-        name = f"block-{columns.start:06d}-{columns.stop:06d}"
-        path = self.folder / name
-        try:
-            with path.open("wb") as file:
-                block = _FileBlock(file, columns, self.shape)
-                yield block
-                block.check()
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException:
-            path.unlink(missing_ok=True)  # a full disk needs the room
-            raise
-        sync_directory(self.folder)
-        about = {"start": columns.start, "stop": columns.stop, "file": name, "digest": block.digest.hexdigest()}
-        if block.recurrence is not None:
-            about["recurrence"] = {key: value.tolist() for key, value in vars(block.recurrence).items()}
-        self._blocks[columns.start] = about
+        with write_block(self.folder, columns, self.shape) as block:
+            yield block
+        self.register(block.entry)
+
+    def register(self, entry: dict[str, Any]) -> None:
+        """Count a block that is on the disk, as its writer tells of it, as received."""
+        self._blocks[entry["start"]] = entry
         self._write_progress()
 
-    def finish(self) -> None:
-        """Put the rows together and give the directory its name."""
+    def finish(self, assemble: Callable[[Assembly], None] = whole) -> None:
+        """Put the rows together and give the directory its name.
+
+        Args:
+            assemble: writes all of what it is given; by default at one go.
+        """
         assert not self.missing()
         if not self.assembled:
-            self._assemble()
-            if self.nodes is not None:
-                with write_whole(self.folder / "nodes.npy") as file:
-                    np.save(file, self.nodes)
+            blocks = (self._blocks[start] for start in sorted(self._blocks))
+            names = tuple((block["start"], block["stop"], block["file"]) for block in blocks)
+            rows = RowAssembly(self.folder, self.shape, names)
+            rows.create()
+            assemble(rows)
             recurrence = self._recurrence()
             if recurrence is not None:
                 write_npz(self.folder / "recurrence.npz", vars(recurrence))
@@ -226,70 +201,13 @@ class TokenDirectoryWriter(TokenSink):
             }
         )
 
-    def _assemble(self) -> None:
-        """Rows from the blocks' files, some at a time, into ``tokens.npy``."""
-        shape, orders = self.shape, self.shape.order + 1
-        dtype = np.dtype(shape.dtype)
-        step = max(1, _PIECE_BYTES // max(1, orders * shape.num_features * dtype.itemsize))
-        with contextlib.ExitStack() as stack:
-            out = stack.enter_context((self.folder / "tokens.npy").open("wb"))
-            header = {"descr": dtype.str, "fortran_order": False, "shape": (shape.num_rows, orders, shape.num_features)}
-            np.lib.format.write_array_header_1_0(out, header)
-            os.posix_fallocate(out.fileno(), 0, max(1, out.tell() + shape.bytes))  # a full disk is an error here
-            files = {
-                start: stack.enter_context((self.folder / block["file"]).open("rb", buffering=0))
-                for start, block in self._blocks.items()
-            }
-            for begin in range(0, shape.num_rows, step):
-                rows = np.empty((min(step, shape.num_rows - begin), orders, shape.num_features), dtype)
-                for start, file in files.items():
-                    width = self._blocks[start]["stop"] - start
-                    for k in range(orders):
-                        file.seek((k * shape.num_rows + begin) * width * dtype.itemsize)
-                        part = np.fromfile(file, dtype, len(rows) * width)
-                        rows[:, k, start : start + width] = part.reshape(-1, width)
-                out.write(rows.data)
-            out.flush()
-            os.fsync(out.fileno())
 
+def nodes_of_job(folder: Path, about: dict[str, Any]) -> np.ndarray | None:
+    """The rows asked for, None for all, by the job whose unfinished tokens are there; any other job is refused.
 
-class _FileBlock(TokenBlock):
-    """Order after order, row after row into a file."""
-
-    def __init__(self, file: IO[bytes], columns: slice, shape: TokenShape) -> None:
-        self.file, self.columns, self.shape = file, columns, shape
-        self.digest = hashlib.blake2b(digest_size=16)
-        self._rows = 0
-
-    def view(self, order: int) -> np.ndarray | None:
-        return None
-
-    def put(self, order: int, values: np.ndarray) -> None:
-        assert order == self._rows // max(1, self.shape.num_rows)
-        dtype = np.dtype(self.shape.dtype)
-        if dtype.itemsize < 4:
-            self._check_range(order, values, float(np.finfo(dtype).max))
-        data = np.ascontiguousarray(values, dtype).data
-        self.digest.update(data)
-        self.file.write(data)
-        self._rows += len(values)
-
-    def _check_range(self, order: int, values: np.ndarray, largest: float) -> None:
-        if len(values) and not max(values.max(), -values.min()) <= largest:
-            row, column = np.unravel_index(int(np.argmax(np.abs(values))), values.shape)
-            raise InvalidData(
-                f"A token of order {order} in column {self.columns.start + int(column)} is {values[row, column]:.6g}, "
-                f"but float16 holds at most {largest:.0f}. Use --dtype float32, or scale the features down."
-            )
-
-    def check(self) -> None:
-        """See that every row of every order has come."""
-        assert self._rows == self.shape.num_rows * (self.shape.order + 1), (self._rows, self.shape)
-
-
-def _digest(path: Path) -> str | None:
-    """The hash of a block's file, None if there is none."""
-    if not path.is_file():
-        return None
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    For a process that makes some of the blocks and does not hold the place.
+    """
+    found = read_json(folder / _PROGRESS, "a directory of unfinished tokens").get("job")
+    if found != about:
+        raise OutputExists(f"'{folder}' now holds unfinished tokens of another job. Choose another place for one.")
+    return None if about["nodes"] is None else np.load(folder / _NODES, mmap_mode="r", allow_pickle=False)

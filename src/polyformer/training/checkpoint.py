@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,9 @@ class Checkpoint:
     """The state of training at the end of an epoch.
 
     Randomness needs no place in it: every epoch draws from generators seeded by (seed, epoch).
+
+    Attributes:
+        resumed_after: the epochs after which training was taken up again so far.
     """
 
     epoch: int
@@ -62,6 +65,7 @@ class Checkpoint:
     parameters: dict[str, Tensor]
     best_parameters: dict[str, Tensor]
     optimizer: dict[int, dict[str, Tensor]]
+    resumed_after: list[int] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
         """Replace ``path``."""
@@ -70,7 +74,8 @@ class Checkpoint:
         tensors |= {
             f"optimizer/{i}/{key}": value for i, state in self.optimizer.items() for key, value in state.items()
         }
-        about = {name: getattr(self, name) for name in ("epoch", "seconds", "best_epoch", "best_score")}
+        names = ("epoch", "seconds", "best_epoch", "best_score", "resumed_after")
+        about = {name: getattr(self, name) for name in names}
         write_tensors(path, tensors, about)
 
     @classmethod

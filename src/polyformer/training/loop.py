@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,20 @@ from polyformer.models.contract import NodeModel, Workload
 from polyformer.splits import Split
 from polyformer.tasks import METRICS, Objective
 from polyformer.training.checkpoint import Checkpoint
+from polyformer.training.distributed import ALONE, Workers
 from polyformer.training.early_stopping import EarlyStopping
 from polyformer.training.settings import TrainingSettings
 
-__all__ = ["EpochRecord", "Observer", "Trainer", "TrainingDiverged", "class_weights", "derive_seed", "workload_of"]
+__all__ = [
+    "CheckpointRegistry",
+    "EpochRecord",
+    "Observer",
+    "Trainer",
+    "TrainingDiverged",
+    "class_weights",
+    "derive_seed",
+    "workload_of",
+]
 
 CHECKPOINT_SECONDS = 10.0
 
@@ -46,6 +57,21 @@ class Observer(Protocol):
     def __call__(self, record: EpochRecord, best_epoch: int, best_score: float) -> None: ...
 
 
+class CheckpointRegistry(Protocol):
+    """Whoever starts lost workers again keeps checkpoints of its own.
+
+    Attributes:
+        seconds: how often it wants one.
+        latest: the file of the last it has, from which training is to go on; None if it has none yet.
+    """
+
+    seconds: float
+    latest: Path | None
+
+    def register(self, epoch: int) -> None:
+        """Called by all workers when the first has written one."""
+
+
 def derive_seed(*parts: int) -> int:
     """One seed from several numbers, e.g. a run's seed and an epoch."""
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
@@ -58,6 +84,7 @@ def workload_of(
     tokens: Path | None = None,
     scratch: Path | None = None,
     report: Callable[[str], None] | None = None,
+    workers: Workers = ALONE,
 ) -> Workload:
     """What training on this split will ask of the model, and what it may use: see :class:`Workload`."""
     assert isinstance(settings.batch_size, int), "resolve the settings first"
@@ -66,7 +93,21 @@ def workload_of(
     parts = (split.train,) if split.fit else (split.train, split.val, split.test)
     nodes = np.concatenate([np.sort(part) for part in parts])
     rows = len(split.train) + len(split.val)
-    return Workload(nodes, rows, steps + 1, settings.epochs, memory, tokens, scratch, report)
+    share: np.ndarray | None = None
+    if workers.count > 1:
+        parts = (split.train[_owned(split.train, settings, workers)],)
+        parts += tuple(part[workers.owner(part) == workers.rank] for part in (split.val, split.test))
+        share = np.unique(np.concatenate(parts))
+    return Workload(nodes, rows, steps + 1, settings.epochs, memory, tokens, scratch, report, share)
+
+
+def _owned(train: np.ndarray, settings: TrainingSettings, workers: Workers) -> np.ndarray:
+    """(n,) whether this worker takes each training node, whatever batch it is in.
+
+    Where nodes are shuffled, those of one worker are best neighbours on disk; batches that stay together are shared.
+    """
+    assert isinstance(settings.batch_size, int), "resolve the settings first"
+    return workers.owner(train, settings.batch_size, by_node=settings.shuffle == "nodes") == workers.rank
 
 
 def class_weights(labels: np.ndarray, num_classes: int) -> Tensor:
@@ -81,6 +122,8 @@ def _cut(pieces: Iterable[Tensor], size: int) -> Iterator[Tensor]:
     left = torch.empty(0, dtype=torch.long)
     for piece in pieces:
         left = torch.cat([left, piece])
+        if len(left) < size:
+            continue
         whole = len(left) - len(left) % size
         yield from left[:whole].split(size)
         left = left[whole:]
@@ -100,6 +143,8 @@ class Trainer:
         labels: (N,) labels of the whole graph; only those of the split are read.
         checkpoint: where to keep the state; None keeps none. If the file exists, training goes on from it.
         should_stop: asked after every epoch; True ends training with :class:`TrainingInterrupted`.
+        workers: the processes that train together; each is given the same arguments, and only the first writes.
+        registry: is told of every checkpoint.
     """
 
     def __init__(
@@ -114,14 +159,17 @@ class Trainer:
         checkpoint: Path | None = None,
         observer: Observer | None = None,
         should_stop: Callable[[], bool] = lambda: False,
+        workers: Workers = ALONE,
+        registry: CheckpointRegistry | None = None,
     ) -> None:
         self.model, self.objective, self.metric = model, objective, METRICS[metric]
-        self.settings, self.seed = settings, seed
+        self.settings, self.seed, self.workers = settings, seed, workers
         self.device = next(model.parameters()).device
         self.train_nodes, self.val_nodes = torch.from_numpy(split.train), torch.from_numpy(split.val)
         dtype = torch.float32 if labels.dtype.kind == "f" else torch.long
         self.train_labels = torch.from_numpy(labels[split.train]).to(self.device, dtype)
         self.val_labels = labels[split.val]
+        self.owned = None if workers.count == 1 else torch.from_numpy(_owned(split.train, settings, workers))
         self.weights: Tensor | None = None
         if settings.class_weights == "balanced" and labels.dtype.kind != "f":
             count = int(labels.max()) + 1
@@ -129,34 +177,42 @@ class Trainer:
         self.optimizer = torch.optim.Adam(
             model.parameter_groups(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
         )
-        self.checkpoint, self.observer, self.should_stop = checkpoint, observer, should_stop
+        self.checkpoint, self.observer, self.should_stop, self.registry = checkpoint, observer, should_stop, registry
         self.stopping = EarlyStopping(settings.patience)
         self.epoch, self.seconds = 0, 0.0
+        self.resumed_after: list[int] = []
         self.best_parameters = self._copy_parameters()
-        if checkpoint is not None and checkpoint.exists():
-            self._restore(Checkpoint.load(checkpoint))
+        if checkpoint is not None:
+            self._restore(workers.first(lambda: Checkpoint.load(checkpoint) if checkpoint.exists() else None))
+        self._accumulate = workers.accumulator(model)
 
     def run(self) -> None:
         """Train to the end and leave the model with the parameters of the best epoch."""
         saved = time.monotonic()
+        interval = CHECKPOINT_SECONDS if self.registry is None else self.registry.seconds
         try:
             while self.epoch < self.settings.epochs and not self.stopping.should_stop(self.epoch):
                 self._run_epoch()
-                if self.should_stop():
+                if self.workers.any(self.should_stop()):
                     raise TrainingInterrupted(f"Training was stopped after epoch {self.epoch}.")
-                if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                if self.workers.any(self.workers.rank == 0 and time.monotonic() - saved > interval):
                     self.save()
                     saved = time.monotonic()
         except TrainingInterrupted:
             self.save()
             raise
         self.save()
+        self.best_parameters = self.workers.first(lambda: self.best_parameters)
         self.model.load_state_dict(self.best_parameters)
 
     def save(self) -> None:
         """Write the checkpoint, if one is kept."""
-        if self.checkpoint is None:
-            return
+        if self.checkpoint is not None and self.workers.rank == 0:
+            self._write(self.checkpoint)
+        if self.registry is not None:
+            self.registry.register(self.epoch)
+
+    def _write(self, path: Path) -> None:
         state = self.optimizer.state_dict()["state"]
         Checkpoint(
             self.epoch,
@@ -169,20 +225,28 @@ class Trainer:
                 i: {key: value for key, value in entry.items() if isinstance(value, Tensor)}
                 for i, entry in state.items()
             },
-        ).save(self.checkpoint)
+            self.resumed_after,
+        ).save(path)
 
     @torch.no_grad()
     def score(self, nodes: Tensor, labels: np.ndarray) -> float:
         """The metric on some nodes, in evaluation mode."""
         self.model.eval()
-        return self.metric(self.objective.scores(self.model(nodes.to(self.device))), labels)
+        outputs = self.workers.outputs(self.model, nodes.to(self.device))
+
+        def of_all() -> float:
+            assert outputs is not None, "the first has them"
+            return self.metric(self.objective.scores(outputs), labels)
+
+        return self.workers.first(of_all)
 
     def _run_epoch(self) -> None:
         start = time.monotonic()
         epoch = self.epoch + 1
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(derive_seed(self.seed, 1, epoch))
+            rank = (self.workers.rank,) if self.workers.rank else ()  # the first draws as one that is alone
+            torch.manual_seed(derive_seed(self.seed, 1, epoch, *rank))
             loss = self._train_pass(np.random.default_rng(derive_seed(self.seed, 2, epoch)))
         val = self.score(self.val_nodes, self.val_labels)
         self.epoch = epoch
@@ -196,10 +260,18 @@ class Trainer:
     def _train_pass(self, random: np.random.Generator) -> float:
         self.model.train()
         total = 0.0
-        with contextlib.closing(self.model.ahead(self.train_nodes, self._batches(random))) as batches:
-            for rows in batches:
+        whole: deque[Tensor] = deque()
+
+        def parts() -> Iterator[Tensor]:
+            for rows in self._batches(random):
+                whole.append(rows)
+                yield self._part(rows)
+
+        with contextlib.closing(self.model.ahead(self.train_nodes, parts())) as announced:
+            for _ in announced:
+                rows = whole.popleft()
                 total += self._step(rows) * len(rows)
-        loss_of_epoch = total / len(self.train_nodes)
+        loss_of_epoch = self.workers.total(total) / len(self.train_nodes)
         if not np.isfinite(loss_of_epoch):
             raise TrainingDiverged(
                 f"The loss became {loss_of_epoch} in epoch {self.epoch + 1}. "
@@ -208,17 +280,25 @@ class Trainer:
         return loss_of_epoch
 
     def _step(self, rows: Tensor) -> float:
-        """One step of the optimiser on the training nodes at these positions; returns their loss."""
+        """One step of the optimiser on the training nodes at these positions; returns this worker's part of the loss.
+
+        Each worker divides by the normaliser of the whole batch, so that losses and gradients add up over all.
+        """
         self.optimizer.zero_grad(set_to_none=True)
+        scale = self.objective.normaliser(self.train_labels[rows.to(self.device)], self.weights)
+        rows = self._part(rows)
         labels = self.train_labels[rows.to(self.device)]
-        scale = self.objective.normaliser(labels, self.weights)
 
         def loss(outputs: Tensor, part: slice) -> Tensor:
             return self.objective.loss(outputs, labels[part], self.weights) / scale
 
-        value = self.model.accumulate(self.train_nodes[rows].to(self.device), loss)
+        value = self._accumulate(self.train_nodes[rows].to(self.device), loss)
         self.optimizer.step()
         return value
+
+    def _part(self, rows: Tensor) -> Tensor:
+        """What this worker takes of a batch of positions."""
+        return rows if self.owned is None else rows[self.owned[rows]]
 
     def _batches(self, random: np.random.Generator) -> Iterator[Tensor]:
         """Positions among the training nodes, a batch at a time."""
@@ -236,7 +316,9 @@ class Trainer:
     def _copy_parameters(self) -> dict[str, Tensor]:
         return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
 
-    def _restore(self, checkpoint: Checkpoint) -> None:
+    def _restore(self, checkpoint: Checkpoint | None) -> None:
+        if checkpoint is None:
+            return
         try:
             self.model.load_state_dict(checkpoint.parameters)
         except RuntimeError:
@@ -247,3 +329,4 @@ class Trainer:
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": checkpoint.optimizer})
         self.stopping.best_epoch, self.stopping.best_score = checkpoint.best_epoch, checkpoint.best_score
         self.epoch, self.seconds = checkpoint.epoch, checkpoint.seconds
+        self.resumed_after = [*checkpoint.resumed_after, checkpoint.epoch]

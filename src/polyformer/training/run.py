@@ -2,83 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from polyformer.datasets import load_source
 from polyformer.errors import FileCorrupt, InvalidParameter, TrainingInterrupted
 from polyformer.machine import peak_memory, usable_memory
-from polyformer.models import MODELS, NodeModel
-from polyformer.presets import load_preset
+from polyformer.models import NodeModel
+from polyformer.models.token_model import TokenModel
 from polyformer.progress import Share, Stages
-from polyformer.registry import parse_spec
-from polyformer.settings import split_settings
-from polyformer.splits import Split, hold_out
+from polyformer.splits import Split
 from polyformer.tasks import Task, squared_error
-from polyformer.tokens import open_tokens
 from polyformer.training.checkpoint import Checkpoint
-from polyformer.training.loop import EpochRecord, Observer, Trainer, derive_seed, workload_of
+from polyformer.training.distributed import ALONE, Workers
+from polyformer.training.loop import CheckpointRegistry, EpochRecord, Observer, Trainer, derive_seed, workload_of
+from polyformer.training.request import RunRequest, describe_task, load_task
 from polyformer.training.run_directory import RunDirectory
 from polyformer.training.saved_model import ModelCard, save_weights
-from polyformer.training.settings import TrainingSettings
 
-__all__ = ["RunRequest", "choose_device", "describe_task", "execute_run", "load_task", "versions"]
+__all__ = [
+    "PreparedRun",
+    "RunRequest",
+    "choose_device",
+    "describe_task",
+    "execute_run",
+    "finished_result",
+    "load_task",
+    "prepare_run",
+    "versions",
+]
 
-
-@dataclass(frozen=True)
-class RunRequest:
-    """What the user asked for; with the data it determines the run.
-
-    Attributes:
-        data: a data set's name or a path.
-        settings: settings of the model and of the training that differ from preset and defaults.
-        tokens: a token directory to train from.
-        memory: bytes that may be used; 80 % of what is free at the start by default.
-    """
-
-    data: str = "minefield"
-    model: str = "polyformer"
-    data_root: str | None = None
-    protocol: str | None = None
-    split: int = 0
-    seed: int = 0
-    device: str = "auto"
-    preset: str | None = None
-    settings: dict[str, Any] | None = None
-    tokens: str | None = None
-    memory: int | None = None
-
-    def asked_settings(self) -> dict[str, Any]:
-        """Those of the preset and those asked for."""
-        asked = dict(self.settings or {})
-        if self.preset is None:
-            return asked
-        return load_preset(self.preset, parse_spec(self.data)[0], asked.get("basis"), self.model) | asked
-
-    def resolve_settings(self) -> dict[str, Any]:
-        """Every setting: defaults, those of the model, of the token directory, of the preset, and those asked for."""
-        kind, asked = MODELS[self.model], self.asked_settings()
-        if self.tokens is not None:
-            asked = _view_settings(self.tokens, self.model, kind.settings_type, asked) | asked
-        parts = split_settings([kind.settings_type, TrainingSettings], {**kind.training_defaults, **asked})
-        return {name: value for part in parts for name, value in asdict(part).items()}
-
-
-def _view_settings(tokens: str, model: str, kind: type, asked: dict[str, Any]) -> dict[str, Any]:
-    """Basis, order and self-loops of a token directory: its view, unless another basis was asked for."""
-    if not {"basis", "order", "self_loops"} <= {field.name for field in fields(kind)}:
-        raise InvalidParameter(f"The model '{model}' reads no tokens. Got '{tokens}'. Leave --tokens out.")
-    stored = open_tokens(tokens, asked.get("basis"))
-    view = {"order": stored.order, "self_loops": stored.self_loops}
-    return view if "basis" in asked else view | {"basis": stored.manifest["view"]}
+LOST_SECONDS = 10.0
+"""How long a worker that was started again waits for the one it replaces to be gone."""
 
 
 def versions() -> dict[str, str]:
@@ -96,41 +59,95 @@ def choose_device(device: str) -> torch.device:
     return torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
 
 
-def load_task(
-    request: RunRequest, loading: Stages | None = None, report: Callable[[str], None] | None = None
-) -> tuple[Task, Split]:
-    """The task and the split of the request; validation nodes are drawn from training where there are none."""
-    task = load_source(request.data, request.data_root, request.protocol, progress=loading, report=report)
-    if not task.splits:
-        raise InvalidParameter(f"'{request.data}' has no labelled splits, so nothing can be trained on it.")
-    if not 0 <= request.split < len(task.splits):
-        raise InvalidParameter(
-            f"'split' must lie in 0..{len(task.splits) - 1} for '{request.data}'. Got {request.split}."
+@dataclass(frozen=True)
+class PreparedRun:
+    """A run whose directory is there: what it is about to train, and on what."""
+
+    run: RunDirectory
+    request: RunRequest
+    card: ModelCard
+    model: NodeModel
+    task: Task
+    split: Split
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is announced before the work starts."""
+        about = describe_task(self.task, self.split)
+        return {**about, "metric": self.task.metric, "split": self.request.split, "run": str(self.run.path)}
+
+
+def finished_result(out: Path) -> dict[str, Any] | None:
+    """The result of the run that is to go on, if it has one already."""
+    return RunDirectory.open(out).result
+
+
+def prepare_run(
+    request: RunRequest,
+    out: Path,
+    *,
+    resume: bool = False,
+    loading: Stages | None = None,
+    report: Callable[[str], None] | None = None,
+    workers: Workers = ALONE,
+    num_workers: int = 1,
+) -> PreparedRun:
+    """Read the data, refuse what cannot be trained, and make the run directory or open it.
+
+    Args:
+        workers: the processes that all prepare this run.
+        num_workers: how many will train.
+    """
+
+    def read() -> tuple[Task, Split, ModelCard, NodeModel]:
+        task, split = load_task(request, loading, report)
+        card = ModelCard(
+            request.model,
+            request.resolve_settings(),
+            task.graph.num_features,
+            task.num_classes,
+            task.objective.name,
+            task.metric,
+            None if task.class_names is None else list(task.class_names),
         )
-    metric = request.resolve_settings()["metric"]
-    if metric != "default":
-        task = replace(task, metric=metric)
-    split = task.splits[request.split]
-    if len(split.val) == 0:
-        train, val = hold_out(split.train, task.labels, seed=request.seed)
-        split = Split(train, val, split.test)
-    return task, split
+        model = card.build(derive_seed(request.seed, 0))
+        check_divisible(model, request.model, num_workers)
+        return task, split, card, model
+
+    # Settings that do not fit are refused before anything is written.
+    task, split, card, model = workers.in_turn(read)
+    facts = describe_task(task, split)
+
+    def make() -> RunRequest:
+        # Where tokens live decides in which order they are visited: a run that goes on decides as it did at first.
+        if resume:
+            config = RunDirectory.open(out).config
+            if config["task"]["fingerprint"] != facts["fingerprint"]:
+                raise FileCorrupt(
+                    f"The data '{request.data}' has changed since the run '{out}' was started. Start a new run."
+                )
+            return replace(request, memory=config["memory"])
+        fixed = replace(request, memory=usable_memory() if request.memory is None else request.memory)
+        config = {"format": 1, **asdict(fixed), "settings": card.settings, "card": card.to_json(), "task": facts}
+        RunDirectory.create(out, config | {"versions": versions()})
+        return fixed
+
+    return PreparedRun(RunDirectory(out), workers.first(make), card, model, task, split)
 
 
-def describe_task(task: Task, split: Split) -> dict[str, Any]:
-    """The facts about the data that the run's record keeps."""
-    return {
-        "name": task.name,
-        "protocol": task.protocol,
-        "fingerprint": task.graph.fingerprint,
-        "nodes": task.graph.num_nodes,
-        "edges": task.graph.num_edges,
-        "features": task.graph.num_features,
-        "classes": task.num_classes,
-        "train": len(split.train),
-        "val": len(split.val),
-        "test": len(split.test),
-    }
+def check_divisible(model: NodeModel, name: str, num_workers: int) -> None:
+    """Refuse a model that several workers would not train faster, or not to the same result."""
+    if num_workers == 1 or model.divisible:
+        return
+    if isinstance(model, TokenModel):
+        raise InvalidParameter(
+            f"'token_route' must not be projected with {num_workers} workers: every step would propagate the whole "
+            f"graph on each of them. Use auto, stored or streamed."
+        )
+    raise InvalidParameter(
+        f"The model '{name}' needs the whole graph, or the whole batch, in every step, so {num_workers} workers cannot "
+        f"share it. Train it with one, or choose a model on tokens, such as polyformer."
+    )
 
 
 def execute_run(
@@ -144,6 +161,8 @@ def execute_run(
     progress: Share | None = None,
     observers: list[Observer] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
+    workers: Workers = ALONE,
+    registry: CheckpointRegistry | None = None,
 ) -> dict[str, Any]:
     """Train and write the run directory ``out``; returns what is in its ``result.json``.
 
@@ -155,57 +174,55 @@ def execute_run(
         progress: is told how far the preparation of tokens is.
         observers: are told after every epoch.
         should_stop: asked after every epoch; True saves and raises :class:`TrainingInterrupted`.
+        workers: the processes that train together, each of which calls this with the same request; the first writes.
+        registry: keeps checkpoints besides the run directory, and says from which to go on.
     """
-    run = RunDirectory.open(out) if resume else None
-    if run is not None and run.result is not None:
-        return run.result
-    task, split = load_task(request, loading, report)
-    card = ModelCard(
-        request.model,
-        request.resolve_settings(),
-        task.graph.num_features,
-        task.num_classes,
-        task.objective.name,
-        task.metric,
-        None if task.class_names is None else list(task.class_names),
+    result = workers.first(lambda: finished_result(out) if resume else None)
+    if result is not None:
+        return result
+    prepared = prepare_run(
+        request, out, resume=resume, loading=loading, report=report, workers=workers, num_workers=workers.count
     )
-    model = card.build(derive_seed(request.seed, 0))  # settings that do not fit are refused before anything is written
-    facts = describe_task(task, split)
-    # Where tokens live decides in which order they are visited: a run that goes on decides as it did at first.
-    memory = usable_memory() if request.memory is None else request.memory
-    request = replace(request, memory=memory if run is None else run.config["memory"])
-    if run is None:
-        config = {"format": 1, **asdict(request), "settings": card.settings, "card": card.to_json(), "task": facts}
-        run = RunDirectory.create(out, config | {"versions": versions()})
-    elif run.config["task"]["fingerprint"] != facts["fingerprint"]:
-        raise FileCorrupt(f"The data '{request.data}' has changed since the run '{out}' was started. Start a new run.")
     if announce is not None:
-        announce({**facts, "metric": task.metric, "split": request.split, "run": str(out)})
-    with run.locked():
-        return _train(run, request, card, model, task, split, report, progress, observers or [], should_stop)
+        announce(prepared.facts)
+    with contextlib.ExitStack() as stack:
+        patience = 0.0 if registry is None else LOST_SECONDS
+        workers.first(lambda: stack.enter_context(prepared.run.locked(patience)))
+        return _train(prepared, report, progress, observers or [], should_stop, workers, registry)
 
 
 def _train(
-    run: RunDirectory,
-    request: RunRequest,
-    card: ModelCard,
-    model: NodeModel,
-    task: Task,
-    split: Split,
+    prepared: PreparedRun,
     report: Callable[[str], None] | None,
     progress: Share | None,
     observers: list[Observer],
     should_stop: Callable[[], bool],
+    workers: Workers,
+    registry: CheckpointRegistry | None,
 ) -> dict[str, Any]:
+    run, request, card, model = prepared.run, prepared.request, prepared.card, prepared.model
+    task, split = prepared.task, prepared.split
     started = time.monotonic()
-    model.to(choose_device(request.device))
+    model.to(workers.each(lambda: choose_device(request.device)))
     training = card.training.resolve(len(split.train), task.graph.num_features)
     tokens = None if request.tokens is None else Path(request.tokens)
-    workload = workload_of(split, training, request.memory, tokens, run.tokens, report)
-    model.bind(task.graph, workload, progress)
-    prepared = time.monotonic() - started
-    run.drop_metrics_after(Checkpoint.load(run.checkpoint).epoch if run.checkpoint.exists() else 0)
-    with run.metrics_writer() as write:
+    workload = workload_of(split, training, request.memory, tokens, run.tokens, report, workers)
+
+    def bind() -> None:
+        model.bind(task.graph, workload, progress)
+        check_divisible(model, request.model, workers.count)
+
+    workers.in_turn(bind)  # what is kept on disk is computed once
+    preparation = time.monotonic() - started
+
+    def go_on() -> None:
+        if registry is not None and registry.latest is not None:
+            run.replace_checkpoint(registry.latest)
+        run.drop_metrics_after(Checkpoint.load(run.checkpoint).epoch if run.checkpoint.exists() else 0)
+
+    workers.first(go_on)
+    writer: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+    with run.metrics_writer() if workers.rank == 0 else writer as write:
 
         def observe(record: EpochRecord, best_epoch: int, best_score: float) -> None:
             write(record)
@@ -221,38 +238,53 @@ def _train(
             training,
             seed=request.seed,
             checkpoint=run.checkpoint,
-            observer=observe,
+            observer=observe if workers.rank == 0 else None,
             should_stop=should_stop,
+            workers=workers,
+            registry=registry,
         )
         try:
             trainer.run()
         except TrainingInterrupted as error:
-            save_weights(run.path, trainer.best_parameters)
+            workers.first(lambda: save_weights(run.path, trainer.best_parameters))
             raise TrainingInterrupted(
                 f"{error} Nothing is lost: continue with polyformer train --resume --out {run.path}"
             ) from None
-    save_weights(run.path, trainer.best_parameters)
     test = trainer.score(torch.from_numpy(split.test), task.labels[split.test]) if len(split.test) else None
+
+    def finish() -> dict[str, Any]:
+        save_weights(run.path, trainer.best_parameters)
+        result = _result(prepared, trainer, test, preparation)
+        run.write_result(result)
+        return result
+
+    return workers.first(finish)
+
+
+def _result(prepared: PreparedRun, trainer: Trainer, test: float | None, preparation: float) -> dict[str, Any]:
+    """What ``result.json`` holds."""
+    request, task, model, stopping = prepared.request, prepared.task, prepared.model, trainer.stopping
     result = {
-        "metric": card.metric,
-        "val": trainer.stopping.best_score if np.isfinite(trainer.stopping.best_score) else None,
+        "metric": prepared.card.metric,
+        "val": stopping.best_score if np.isfinite(stopping.best_score) else None,
         "test": test,
-        "best_epoch": trainer.stopping.best_epoch,
+        "best_epoch": stopping.best_epoch,
         "epochs": trainer.epoch,
         "seconds": round(trainer.seconds, 3),
-        "preparation_seconds": round(prepared, 3),
+        "preparation_seconds": round(preparation, 3),
         "peak_memory_bytes": peak_memory(),
-        "batch_size": training.batch_size,
+        "batch_size": trainer.settings.batch_size,
         "parameters": int(np.sum([p.numel() for p in model.parameters()])),
         "data": request.data,
         "protocol": task.protocol,
         "split": request.split,
         "seed": request.seed,
         "model": request.model,
+        "workers": trainer.workers.count,
+        "resumed_after": trainer.resumed_after,
         **model.describe(),
         "versions": versions(),
     }
     if task.is_regression and test is not None:
-        result["squared_error"] = squared_error(test, task.labels[split.test])
-    run.write_result(result)
+        result["squared_error"] = squared_error(test, task.labels[prepared.split.test])
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from polyformer.errors import DataNotFound, FileCorrupt, OutputExists
-from polyformer.files import new_directory, read_json, reporting_io_errors, write_json
+from polyformer.files import new_directory, read_json, reporting_io_errors, write_json, write_whole
 from polyformer.training.loop import EpochRecord
 
 __all__ = ["RunDirectory"]
@@ -80,18 +81,32 @@ class RunDirectory:
             write_json(self.path / "result.json", result)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep a second process from writing to this run; released when this process ends, however it ends."""
+    def locked(self, patience: float = 0.0) -> Iterator[None]:
+        """Keep a second process from writing to this run; released when this process ends, however it ends.
+
+        Args:
+            patience: seconds to wait for a process that is about to end.
+        """
         import fcntl
 
+        deadline = time.monotonic() + patience
         with (self.path / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise OutputExists(
-                    f"Another process is training in '{self.path}'. Wait for it or choose another --out."
-                ) from None
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= deadline:
+                        raise OutputExists(
+                            f"Another process is training in '{self.path}'. Wait for it or choose another --out."
+                        ) from None
+                time.sleep(0.1)
             yield
+
+    def replace_checkpoint(self, file: Path) -> None:
+        """Go on from another checkpoint than the last one written here."""
+        with reporting_io_errors("a checkpoint", self.checkpoint), write_whole(self.checkpoint) as target:
+            target.write(file.read_bytes())
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Every epoch so far; a line that was cut off by a kill is left out."""

@@ -17,7 +17,7 @@ from polyformer.tasks import OBJECTIVES, Objective
 from polyformer.training.checkpoint import read_tensors, write_tensors
 from polyformer.training.settings import TrainingSettings
 
-__all__ = ["ModelCard", "load_model", "save_weights"]
+__all__ = ["CONFIG", "WEIGHTS", "ModelCard", "load_model", "save_weights"]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 

@@ -1,21 +1,27 @@
 """A study: trials of settings, kept in a journal file from which it goes on, worked on by several processes.
 
+They are processes of this machine, or tasks on a Ray cluster whose nodes all see the journal.
+
 TPE draws the trials, the median rule ends those that fall behind, and the validation score alone decides.
 """
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import signal
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polyformer.cluster import capacity, connected, run_tasks
 from polyformer.errors import InvalidParameter, MissingDependency, OutOfResources, PolyformerError, TrainingInterrupted
 from polyformer.files import reporting_io_errors
+from polyformer.machine import num_cores, usable_memory
 from polyformer.training.loop import EpochRecord, TrainingDiverged
 from polyformer.training.run import RunRequest, execute_run
 
@@ -54,34 +60,73 @@ class Best:
     stopped: bool
 
 
+@dataclass(frozen=True)
+class _Search:
+    """What all workers on a study have in common."""
+
+    request: RunRequest
+    space: dict[str, Sequence[Any]]
+    journal: Path
+    trials: int
+
+    def within(self, memory: int) -> _Search:
+        """The same with so much memory for each worker, unless the request names another."""
+        return replace(self, request=replace(self.request, memory=self.request.memory or memory))
+
+
 def tune(
     request: RunRequest,
     space: dict[str, Sequence[Any]],
     journal: Path,
     *,
     trials: int,
-    workers: int = 1,
+    workers: int | None = None,
     observe: Callable[[Finished], None] = lambda finished: None,
     should_stop: Callable[[], bool] = lambda: False,
+    ray: bool = False,
+    address: str | None = None,
 ) -> Best:
     """Go on with the study in ``journal``, or start it, until it has so many trials.
 
     Args:
         request: data, model, split, seed and the settings that are fixed.
         space: the settings that are searched.
+        journal: where all workers can write it.
         trials: finished ones in all, those of earlier calls included.
-        workers: processes at a time, each on one thread.
+        workers: processes at a time, each on one thread; one for each core, or CPU of a cluster, by default.
         observe: is told of every trial that ends.
         should_stop: asked now and then; True ends the search, and the trials under way are tried again next time.
+        ray: have the processes be tasks on a Ray cluster.
+        address: of that cluster; by default one is started on this machine.
     """
     study = _open(journal)
     _claim(study, request, space, journal)
+    seen = {trial.number for trial in _ended(study)}
+    search = _Search(request, space, journal.absolute(), trials)
+
+    def watch() -> None:
+        _tell(study, seen, observe)
+
+    stopped, left = False, trials - len(seen)
+    if left > 0 and ray:
+        with connected(address, workers):
+            count, memory = capacity()
+            count = min(workers or count, left)
+            stopped = _on_ray(search.within(memory), count, should_stop, watch)
+    elif left > 0:
+        count = min(workers or num_cores(), left)
+        stopped = _in_processes(search.within(usable_memory() // count), count, should_stop, watch)
+    watch()
+    return _best(study, request, journal, stopped)
+
+
+def _in_processes(search: _Search, count: int, should_stop: Callable[[], bool], watch: Callable[[], None]) -> bool:
+    """Work on a study in processes of this machine; whether it was stopped."""
     context = multiprocessing.get_context("spawn")
     stop, failures = context.Event(), context.SimpleQueue()
-    arguments = (request, space, journal, trials, stop, failures)
-    seen = {trial.number for trial in _ended(study)}
-    count = 0 if len(seen) >= trials else min(workers, trials - len(seen))
-    processes = [context.Process(target=_work, args=(*arguments, number), daemon=True) for number in range(count)]
+    processes = [
+        context.Process(target=_process, args=(search, number, stop, failures), daemon=True) for number in range(count)
+    ]
     try:
         for process in processes:
             process.start()
@@ -89,15 +134,46 @@ def tune(
             if should_stop():
                 stop.set()
             time.sleep(_POLL_SECONDS)
-            _tell(study, seen, observe)
-        _tell(study, seen, observe)
+            watch()
     finally:
         for process in processes:
             process.terminate()
             process.join()
     if not failures.empty():
         raise failures.get()
-    return _best(study, request, journal, stop.is_set())
+    return stop.is_set()
+
+
+def _process(search: _Search, number: int, stop: Event, failures: SimpleQueue[PolyformerError]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the first process's, which sets ``stop``
+    try:
+        _work(search, number, stop.is_set)
+    except PolyformerError as error:
+        failures.put(error)
+
+
+def _on_ray(search: _Search, count: int, should_stop: Callable[[], bool], watch: Callable[[], None]) -> bool:
+    """Work on a study in tasks on a Ray cluster; whether it was stopped. A file beside the journal tells them to."""
+    stop = search.journal.with_name(search.journal.name + ".stop")
+    stop.unlink(missing_ok=True)
+
+    def meanwhile() -> None:
+        if should_stop():
+            stop.touch()
+        watch()
+
+    tasks = run_tasks(partial(_task, search, stop), range(count), at_once=count, meanwhile=meanwhile)
+    try:
+        with contextlib.closing(tasks) as finished:
+            for _ in finished:
+                pass
+        return stop.exists()
+    finally:
+        stop.unlink(missing_ok=True)
+
+
+def _task(search: _Search, stop: Path, number: int) -> None:
+    _work(search, number, stop.exists)
 
 
 def _open(journal: Path, seed: int = 0) -> optuna.Study:
@@ -162,43 +238,28 @@ def _best(study: optuna.Study, request: RunRequest, journal: Path, stopped: bool
     return Best(study.best_value, basis | settings, len(ended), stopped)
 
 
-def _work(
-    request: RunRequest,
-    space: dict[str, Sequence[Any]],
-    journal: Path,
-    trials: int,
-    stop: Event,
-    failures: SimpleQueue[PolyformerError],
-    number: int,
-) -> None:
-    """One process: trial after trial on one thread."""
+def _work(search: _Search, number: int, stopped: Callable[[], bool]) -> None:
+    """One worker: trial after trial on one thread, until there are enough or it is told to stop."""
     import torch
     from optuna.study import MaxTrialsCallback
     from optuna.trial import TrialState
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the first process's, which sets ``stop``
     torch.set_num_threads(1)
-    study = _open(journal, request.seed + len(_ended(_open(journal))) + number)
-    enough = MaxTrialsCallback(trials, states=(TrialState.COMPLETE, TrialState.PRUNED))
-    try:
-        study.optimize(lambda trial: _score(study, trial, request, space, stop), callbacks=[enough])
-    except TrainingInterrupted:
+    ended = len(_ended(_open(search.journal)))
+    if ended >= search.trials:
         return
-    except PolyformerError as error:
-        failures.put(error)
+    study = _open(search.journal, search.request.seed + ended + number)
+    enough = MaxTrialsCallback(search.trials, states=(TrialState.COMPLETE, TrialState.PRUNED))
+    with contextlib.suppress(TrainingInterrupted):
+        study.optimize(lambda trial: _score(study, trial, search, stopped), callbacks=[enough])
 
 
-def _score(
-    study: optuna.Study,
-    trial: optuna.Trial,
-    request: RunRequest,
-    space: dict[str, Sequence[Any]],
-    stop: Event,
-) -> float:
+def _score(study: optuna.Study, trial: optuna.Trial, search: _Search, stopped: Callable[[], bool]) -> float:
     """Train with a trial's settings; the best validation score. The test score is not looked at."""
     from optuna import TrialPruned
 
-    chosen = {name: trial.suggest_categorical(name, choices) for name, choices in space.items()}
+    request = search.request
+    chosen = {name: trial.suggest_categorical(name, choices) for name, choices in search.space.items()}
 
     def observe(record: EpochRecord, best_epoch: int, best_score: float) -> None:
         if record.epoch % _EPOCHS_PER_REPORT == 0:
@@ -213,7 +274,7 @@ def _score(
                 replace(request, preset=None, settings=settings),
                 Path(folder) / "run",
                 observers=[observe],
-                should_stop=stop.is_set,
+                should_stop=stopped,
             )
         except TrainingInterrupted:
             study.enqueue_trial(chosen)  # to be tried again when the study goes on

@@ -1,0 +1,241 @@
+"""A run on a Ray cluster: Ray Train places the workers, joins them, and starts them again when one is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polyformer.cluster import Node, connected, nodes
+from polyformer.errors import InvalidParameter, PolyformerError, WorkerLost
+from polyformer.machine import usable_memory
+from polyformer.progress import Stages
+from polyformer.training.distributed import PATIENCE, ProcessGroup
+from polyformer.training.early_stopping import EarlyStopping
+from polyformer.training.loop import CHECKPOINT_SECONDS, EpochRecord, Observer
+from polyformer.training.run import RunRequest, execute_run, finished_result, prepare_run
+from polyformer.training.run_directory import RunDirectory
+
+__all__ = ["MAX_FAILURES", "cpus_per_worker", "execute_on_ray"]
+
+MAX_FAILURES = 3
+"""How often the workers are started again because one of them was lost."""
+
+_KEPT_CHECKPOINTS = 2
+_POLL_SECONDS = 0.5
+
+
+def cpus_per_worker(workers: int, nodes: Sequence[Node]) -> int:
+    """The most CPUs that each of the workers can have on these nodes.
+
+    >>> cpus_per_worker(3, [Node(8, 0), Node(2, 0)])
+    2
+    """
+    for cpus in range(max((node.cpus for node in nodes), default=0), 0, -1):
+        if sum(node.cpus // cpus for node in nodes) >= workers:
+            return cpus
+    have = sum(node.cpus for node in nodes)
+    raise InvalidParameter(f"'--workers' must be at most {have}, the CPUs of the Ray cluster. Got {workers}.")
+
+
+def execute_on_ray(
+    request: RunRequest,
+    out: Path,
+    *,
+    workers: int,
+    address: str | None = None,
+    resume: bool = False,
+    loading: Stages | None = None,
+    report: Callable[[str], None] | None = None,
+    announce: Callable[[dict[str, Any]], None] | None = None,
+    observers: Sequence[Observer] = (),
+    should_stop: Callable[[], bool] = lambda: False,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> dict[str, Any]:
+    """Train as :func:`execute_run` does, with several workers on a Ray cluster; ``out`` lies where all can write.
+
+    Every checkpoint is registered with Ray Train; after a loss all workers go on from the last that was.
+
+    Args:
+        address: of the cluster; see :func:`polyformer.cluster.connected`.
+        checkpoint_seconds: how often a checkpoint is written and registered.
+    """
+    if workers < 1:
+        raise InvalidParameter(f"'--workers' must be 1 or more. Got {workers}.")
+    out = out.resolve()
+    result = finished_result(out) if resume else None
+    if result is not None:
+        return result
+    with connected(address):
+        cpus, gpus = cpus_per_worker(workers, nodes()), _uses_gpus(request.device, workers)
+        if request.memory is None and not resume:
+            request = replace(request, memory=min(usable_memory(), *(node.memory for node in nodes())))
+        prepared = prepare_run(request, out, resume=resume, loading=loading, report=report, num_workers=workers)
+        if announce is not None:
+            announce(prepared.facts)
+        run, request = prepared.run, prepared.request
+        with run.locked():  # who trains there already is known at once; the first worker takes the lock
+            pass
+        del prepared  # the workers read the data for themselves
+        job = _Job(run, request, workers, cpus, gpus, checkpoint_seconds)
+        try:
+            return job.follow(observers, should_stop)
+        finally:
+            job.clean()
+
+
+class _Job:
+    """One call of Ray Train: started in a thread, so that this one can show how far it is and hear Ctrl-C."""
+
+    def __init__(
+        self, run: RunDirectory, request: RunRequest, workers: int, cpus: int, gpus: bool, seconds: float
+    ) -> None:
+        self.run, self.workers, self.cpus, self.gpus = run, workers, cpus, gpus
+        root = None if request.data_root is None else str(Path(request.data_root).resolve())
+        request = replace(request, device="cuda" if gpus else "cpu", data_root=root)
+        self.config = {"request": asdict(request), "out": str(run.path), "cpus": cpus, "seconds": seconds}
+        self.stop = _stop_file(run.path)
+        self.outcome: dict[str, Any] | None = None
+        self.failure: BaseException | None = None
+
+    def follow(self, observers: Sequence[Observer], should_stop: Callable[[], bool]) -> dict[str, Any]:
+        """Wait for the end; epochs are read from the run directory as they come."""
+        self.clean()  # what a job that was killed has left
+        thread, shown = threading.Thread(target=self._fit, name="polyformer-ray", daemon=True), len(self._records())
+        thread.start()
+        while thread.is_alive():
+            thread.join(_POLL_SECONDS)
+            shown = _show(self._records(), shown, observers)
+            if should_stop():
+                self.stop.touch()
+        if self.failure is not None:
+            raise WorkerLost(
+                f"The workers were lost more than {MAX_FAILURES} times, or Ray Train failed ({_reason(self.failure)}). "
+                f"Continue with polyformer train --resume --out {self.run.path} --engine ray --workers {self.workers}"
+            ) from self.failure
+        assert self.outcome is not None
+        if "error" in self.outcome:
+            raise self.outcome["error"]
+        return dict(self.outcome["result"])
+
+    def clean(self) -> None:
+        """Leave what every run directory holds, and nothing else."""
+        self.stop.unlink(missing_ok=True)
+        shutil.rmtree(self.run.path / "ray", ignore_errors=True)
+
+    def _records(self) -> list[dict[str, Any]]:
+        return self.run.read_metrics()
+
+    def _fit(self) -> None:
+        os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
+        from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+        from ray.train.torch import TorchConfig, TorchTrainer
+
+        try:
+            trainer = TorchTrainer(
+                _work,
+                train_loop_config=self.config,
+                torch_config=TorchConfig(
+                    backend="cpu:gloo,cuda:nccl" if self.gpus else "gloo", timeout_s=int(PATIENCE.total_seconds())
+                ),
+                scaling_config=ScalingConfig(
+                    num_workers=self.workers,
+                    use_gpu=self.gpus,
+                    resources_per_worker={"CPU": self.cpus} | ({"GPU": 1} if self.gpus else {}),
+                ),
+                run_config=RunConfig(
+                    name="ray",
+                    storage_path=str(self.run.path),
+                    worker_runtime_env={"env_vars": _loopback()},
+                    failure_config=FailureConfig(max_failures=MAX_FAILURES, controller_failure_limit=MAX_FAILURES),
+                    checkpoint_config=CheckpointConfig(num_to_keep=_KEPT_CHECKPOINTS),
+                ),
+            )
+            self.outcome = trainer.fit().return_value
+        except BaseException as error:
+            self.failure = error
+
+
+class _Registry:
+    """Checkpoints of the run directory, registered with Ray Train, which copies them."""
+
+    def __init__(self, run: RunDirectory, rank: int, seconds: float) -> None:
+        from ray import train
+
+        self.run, self.rank, self.seconds = run, rank, seconds
+        kept = train.get_checkpoint()
+        self.latest = None if kept is None else Path(kept.path) / run.checkpoint.name
+
+    def register(self, epoch: int) -> None:
+        from ray import train
+
+        own = train.Checkpoint.from_directory(self.run.checkpoint.parent) if self.rank == 0 else None
+        train.report({"epoch": epoch}, checkpoint=own)
+
+
+def _work(config: dict[str, Any]) -> dict[str, Any]:
+    """What every worker does. An error of ours ends the run; any other, such as a lost peer, makes Ray start again."""
+    torch.set_num_threads(config["cpus"])
+    group, run = ProcessGroup(), RunDirectory(Path(config["out"]))
+    registry = _Registry(run, group.rank, config["seconds"])
+    try:
+        with group.watched():
+            result = execute_run(
+                RunRequest(**config["request"]),
+                run.path,
+                resume=True,
+                should_stop=_stop_file(run.path).exists,
+                workers=group,
+                registry=registry,
+            )
+    except WorkerLost:
+        raise
+    except PolyformerError as error:
+        return {"error": error}
+    return {"result": result}
+
+
+def _stop_file(run: Path) -> Path:
+    """Its presence asks the workers to stop after their epoch."""
+    return run / ".stop"
+
+
+def _loopback() -> dict[str, str]:
+    """What keeps the workers of a cluster on this machine alone from offering ports to other machines."""
+    import ray
+
+    local = all(node["NodeManagerAddress"] == "127.0.0.1" for node in ray.nodes() if node["Alive"])
+    return {"GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo"} if local else {}
+
+
+def _uses_gpus(device: str, workers: int) -> bool:
+    """Whether each worker gets a GPU: where that is asked for, or where there are enough."""
+    import ray
+
+    have = int(ray.cluster_resources().get("GPU", 0))
+    if device == "cuda" and have < workers:
+        raise InvalidParameter(f"'device' is cuda, but the Ray cluster has {have} GPUs for {workers} workers.")
+    return device != "cpu" and have >= workers
+
+
+def _show(records: list[dict[str, Any]], shown: int, observers: Sequence[Observer]) -> int:
+    """Tell the observers of epochs that are new; returns how many there are now, fewer after a loss."""
+    best = EarlyStopping(0)
+    for i, record in enumerate(records):
+        best.update(record["epoch"], record["val"])
+        for observer in observers if i >= shown else ():
+            observer(EpochRecord(**record), best.best_epoch, best.best_score)
+    return len(records)
+
+
+def _reason(failure: BaseException) -> str:
+    """The first words of what Ray tells."""
+    failures = getattr(failure, "worker_failures", None) or {0: failure}
+    return " ".join(str(next(iter(failures.values()))).split())[:300]

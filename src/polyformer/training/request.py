@@ -1,0 +1,106 @@
+"""What a run was asked to be: which data, which model, which settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from polyformer.datasets import load_source
+from polyformer.errors import InvalidParameter
+from polyformer.models import MODELS
+from polyformer.presets import load_preset
+from polyformer.progress import Stages
+from polyformer.registry import parse_spec
+from polyformer.settings import split_settings
+from polyformer.splits import Split, hold_out
+from polyformer.tasks import Task
+from polyformer.tokens import open_tokens
+from polyformer.training.settings import TrainingSettings
+
+__all__ = ["RunRequest", "describe_task", "load_task"]
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What the user asked for; with the data it determines the run.
+
+    Attributes:
+        data: a data set's name or a path.
+        settings: settings of the model and of the training that differ from preset and defaults.
+        tokens: a token directory to train from.
+        memory: bytes that may be used; 80 % of what is free at the start by default.
+    """
+
+    data: str = "minefield"
+    model: str = "polyformer"
+    data_root: str | None = None
+    protocol: str | None = None
+    split: int = 0
+    seed: int = 0
+    device: str = "auto"
+    preset: str | None = None
+    settings: dict[str, Any] | None = None
+    tokens: str | None = None
+    memory: int | None = None
+
+    def asked_settings(self) -> dict[str, Any]:
+        """Those of the preset and those asked for."""
+        asked = dict(self.settings or {})
+        if self.preset is None:
+            return asked
+        return load_preset(self.preset, parse_spec(self.data)[0], asked.get("basis"), self.model) | asked
+
+    def resolve_settings(self) -> dict[str, Any]:
+        """Every setting: defaults, those of the model, of the token directory, of the preset, and those asked for."""
+        kind, asked = MODELS[self.model], self.asked_settings()
+        if self.tokens is not None:
+            asked = _view_settings(self.tokens, self.model, kind.settings_type, asked) | asked
+        parts = split_settings([kind.settings_type, TrainingSettings], {**kind.training_defaults, **asked})
+        return {name: value for part in parts for name, value in asdict(part).items()}
+
+
+def _view_settings(tokens: str, model: str, kind: type, asked: dict[str, Any]) -> dict[str, Any]:
+    """Basis, order and self-loops of a token directory: its view, unless another basis was asked for."""
+    if not {"basis", "order", "self_loops"} <= {field.name for field in fields(kind)}:
+        raise InvalidParameter(f"The model '{model}' reads no tokens. Got '{tokens}'. Leave --tokens out.")
+    stored = open_tokens(tokens, asked.get("basis"))
+    view = {"order": stored.order, "self_loops": stored.self_loops}
+    return view if "basis" in asked else view | {"basis": stored.manifest["view"]}
+
+
+def load_task(
+    request: RunRequest, loading: Stages | None = None, report: Callable[[str], None] | None = None
+) -> tuple[Task, Split]:
+    """The task and the split of the request; validation nodes are drawn from training where there are none."""
+    task = load_source(request.data, request.data_root, request.protocol, progress=loading, report=report)
+    if not task.splits:
+        raise InvalidParameter(f"'{request.data}' has no labelled splits, so nothing can be trained on it.")
+    if not 0 <= request.split < len(task.splits):
+        raise InvalidParameter(
+            f"'split' must lie in 0..{len(task.splits) - 1} for '{request.data}'. Got {request.split}."
+        )
+    metric = request.resolve_settings()["metric"]
+    if metric != "default":
+        task = replace(task, metric=metric)
+    split = task.splits[request.split]
+    if len(split.val) == 0:
+        train, val = hold_out(split.train, task.labels, seed=request.seed)
+        split = Split(train, val, split.test)
+    return task, split
+
+
+def describe_task(task: Task, split: Split) -> dict[str, Any]:
+    """The facts about the data that the run's record keeps."""
+    return {
+        "name": task.name,
+        "protocol": task.protocol,
+        "fingerprint": task.graph.fingerprint,
+        "nodes": task.graph.num_nodes,
+        "edges": task.graph.num_edges,
+        "features": task.graph.num_features,
+        "classes": task.num_classes,
+        "train": len(split.train),
+        "val": len(split.val),
+        "test": len(split.test),
+    }

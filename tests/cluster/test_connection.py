@@ -1,0 +1,120 @@
+"""Connecting to Ray: what is told when it is missing or not there, what it listens on, and how tasks fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polyformer import cluster as module
+from polyformer.cluster import Node, capacity, connected, nodes, run_tasks
+from polyformer.errors import FileCorrupt, InvalidParameter, MissingDependency, OutOfResources
+from tests.cli.test_cli import run
+from tests.ray_cluster import LOOPBACK, descendants, listening
+
+
+@pytest.mark.parametrize("command", ["tokens", "tune", "predict"])
+def test_without_the_extra(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingDependency), connected():
+        pass
+    data = "minefield:width=10,height=8"
+    options: dict[str, list[Any]] = {
+        "tokens": [data, "--out", tmp_path / "t"],
+        "tune": [data, "--study", tmp_path / "s.journal", "--model", "mlp"],
+        "predict": [tmp_path / "run", "--out", tmp_path / "p.parquet"],
+    }
+    if command == "predict":
+        settings = ["--set", "epochs=1", "--set", "hidden_channels=8", "--no-report"]
+        assert run("train", data, "--order", 1, "--out", tmp_path / "run", *settings) == 0
+    assert run(command, *options[command], "--engine", "ray") == 2
+    assert capsys.readouterr().err == (
+        "polyformer: Ray is not installed. Install it with: pip install 'polyformer[ray]'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "kind", "message"),
+    [
+        ("127.0.0.1:1", OutOfResources, r"No Ray cluster could be joined at '127.0.0.1:1' \(Connection refused\)"),
+        ("ray://host:10001", InvalidParameter, "'--address' must be auto or HOST:PORT of a Ray cluster. Got 'ray://"),
+        ("host", InvalidParameter, "Got 'host'"),
+        ("127.0.0.1:99999", OutOfResources, "No Ray cluster could be joined"),
+    ],
+)
+def test_address_where_nothing_is(
+    address: str, kind: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)  # other tests may have connected this process
+    with pytest.raises(kind, match=message), connected(address):
+        pass
+
+
+def test_unknown_place(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("tune", "minefield", "--engine", "rai") == 2
+    assert "Unknown engine 'rai'. Did you mean 'ray'? There are: local, ray." in capsys.readouterr().err
+    assert run("tokens", "minefield", "--engine", "disk", "--workers", 2, "--out", "t") == 2
+    assert "'--workers' goes with --engine ray. Got 2 with --engine disk." in capsys.readouterr().err
+
+
+@pytest.mark.ray
+def test_nodes_and_sockets_of_the_test_cluster(ray_cluster: Any) -> None:
+    assert nodes() == [Node(1, 2 << 30)] * 2
+    assert capacity() == (2, 2 << 30)
+    started = {
+        info.process.pid for node in (ray_cluster.head_node, *ray_cluster.worker_nodes) for info in _processes(node)
+    }
+    found = listening(set().union(*(descendants(pid) for pid in started)))
+    assert found
+    assert found <= LOOPBACK
+
+
+def _processes(node: Any) -> list[Any]:
+    return [info for kind in node.all_processes.values() for info in kind]
+
+
+@pytest.mark.ray
+@pytest.mark.skipif(sys.platform != "linux", reason="open ports are read from /proc")
+def test_a_cluster_started_here_listens_on_loopback_and_ends() -> None:
+    pytest.importorskip("ray")
+    script = """
+import json, os
+from polyformer.cluster import capacity, connected, run_tasks
+from tests.ray_cluster import descendants, listening
+with connected(cpus=3):
+    squares = sorted(run_tasks(abs, [-1, -2, -3], at_once=2))
+    own = descendants(os.getpid())
+    print(json.dumps([squares, capacity()[0], sorted(listening(own)), sorted(own - {os.getpid()})]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    results, cpus, addresses, pids = json.loads(done.stdout)
+    assert results == [[-3, 3], [-2, 2], [-1, 1]]
+    assert cpus == 3
+    assert addresses
+    assert set(addresses) <= LOOPBACK
+    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+
+
+@pytest.mark.ray
+def test_errors_of_tasks(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of ours comes back as it was, any other as a sentence; what cannot be placed is not waited for."""
+    with pytest.raises(FileCorrupt, match=r"^broken$"):
+        list(run_tasks(_raise, [FileCorrupt("broken")], at_once=1))
+    with pytest.raises(OutOfResources, match=r"A task failed on the Ray cluster \(KeyError: 'x'\)\. Run again"):
+        list(run_tasks(_raise, [KeyError("x")], at_once=1))
+    monkeypatch.setattr(module, "_LOST_SECONDS", 1.0)
+    with pytest.raises(OutOfResources, match=r"No node of the Ray cluster has the 5 CPUs and 0 bytes of memory"):
+        list(run_tasks(abs, [1], at_once=1, cpus=5))
+
+
+def _raise(error: Exception) -> None:
+    raise error
