@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,13 @@ __all__ = [
     "NEIGHBOURS",
     "Filters",
     "Findings",
+    "Learned",
     "Outcome",
     "RunRecord",
     "describe_filters",
     "gather",
     "is_small",
+    "learned_filters",
     "read_record",
 ]
 
@@ -143,6 +145,16 @@ class Outcome:
 
 
 @dataclass(frozen=True, eq=False)
+class Learned:
+    """The filters of a model on its data: ``filters`` of ``nodes`` (n,), or ``unified`` (F, L), or neither."""
+
+    task: Task
+    nodes: np.ndarray
+    filters: Filters | None
+    unified: np.ndarray | None
+
+
+@dataclass(frozen=True, eq=False)
 class Findings:
     """A run and, where there is a model, what it does."""
 
@@ -209,12 +221,40 @@ def gather(
     except DataNotFound:
         record.notes.append("There is no trained model yet, so only the settings and the learning curve are shown.")
         return Findings(record, None)
-    request = RunRequest(**{field.name: record.config[field.name] for field in fields(RunRequest)})
-    if data_root is not None:
-        request = RunRequest(**{**request.__dict__, "data_root": data_root})
-    task, split = load_task(request, loading)
+    task, split = load_task(_request(record, data_root), loading)
     resources = Resources(memory, None, run, report, progress, evaluated)
     return Findings(record, _evaluate(record, card, model, task, split, clusters, resources))
+
+
+def _request(record: RunRecord, data_root: str | None) -> RunRequest:
+    """What the run was asked for; its data may lie elsewhere now."""
+    request = RunRequest(**{field.name: record.config[field.name] for field in fields(RunRequest)})
+    return request if data_root is None else replace(request, data_root=data_root)
+
+
+def learned_filters(run: Path, clusters: int | None = None, data_root: str | None = None) -> Learned:
+    """The filters of a run's model alone: of all nodes, or of those that it was to fit.
+
+    Args:
+        clusters: how many kinds of filters; chosen by default.
+    """
+    record = read_record(run)
+    _, model = load_model(run)
+    task, split = load_task(_request(record, data_root))
+    nodes = split.train if split.fit else np.arange(task.graph.num_nodes)
+
+    def compute(ids: np.ndarray) -> tuple[np.ndarray, ...]:
+        return (filter_coefficients(model, ids) if isinstance(model, NodeWiseFilter) else ids,)
+
+    alpha = np.concatenate([part for _, (part,) in node_blocks(model, task.graph, compute, nodes)])
+    return Learned(task, nodes, *_filters(model, alpha, clusters))
+
+
+def _filters(model: NodeModel, alpha: np.ndarray, clusters: int | None) -> tuple[Filters | None, np.ndarray | None]:
+    """Those of a node-wise model with coefficients α (n, H, K+1), or (F, L) that all nodes share, or neither."""
+    if isinstance(model, NodeWiseFilter):
+        return describe_filters(model, alpha, clusters), None
+    return None, model.frequency_response(frequency_grid()) if isinstance(model, SpectralFilter) else None
 
 
 def _evaluate(
@@ -244,11 +284,7 @@ def _evaluate(
 
     blocks = [parts for _, parts in node_blocks(model, graph, compute, None if small else nodes, resources)]
     scores, *alpha = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    filters = unified = None
-    if isinstance(model, NodeWiseFilter):
-        filters = describe_filters(model, alpha[0][np.searchsorted(nodes, shown)], clusters)
-    elif isinstance(model, SpectralFilter):
-        unified = model.frequency_response(frequency_grid())
+    filters, unified = _filters(model, alpha[0][np.searchsorted(nodes, shown)] if alpha else shown, clusters)
     width = grid_width(graph)
     spectra: dict[str, np.ndarray] = {}
     if small and graph.features is not None and graph.num_edges:
