@@ -14,7 +14,6 @@ from polyformer.datasets.image_fitting import FILTERS
 from polyformer.experiments import EXPERIMENTS
 from polyformer.experiments.plan import Job, Series
 from polyformer.experiments.records import Records
-from polyformer.experiments.summary import describe
 from polyformer.files import reporting_io_errors, write_json, write_whole
 from polyformer.registry import parse_spec
 from polyformer.reports import charts
@@ -23,6 +22,7 @@ from polyformer.reports.svg import Panel, draw_svg
 
 __all__ = ["FIGURES", "Figure", "draw_figure", "write_figure"]
 
+_TIMES = ("seconds", "preparation_seconds", "cpu_seconds", "preparation_cpu_seconds")
 _METRICS = {"accuracy": "accuracy", "roc_auc": "ROC-AUC", "r2": "R²"}
 
 
@@ -61,14 +61,14 @@ class _Run:
     def facts(self) -> dict[str, Any]:
         """What the numbers of any figure say of a run."""
         result = self.record["result"]
-        kept = ("metric", "test", "epochs", "seconds", "preparation_seconds", "peak_memory_bytes", "parameters")
+        kept = ("metric", "test", "epochs", *_TIMES, "peak_memory_bytes", "parameters")
         return {
             "model": self.series.model,
             "basis": self.series.basis,
             "dataset": self.series.dataset,
             "data": self.data,
             "stands_for": self.series.stands_for,
-            **{name: result[name] for name in kept},
+            **{name: result.get(name) for name in kept},
         }
 
 
@@ -92,9 +92,8 @@ def draw_figure(
     if drawn is None:
         return None
     panels, numbers, about = drawn
-    by_series = {key: [run for run in runs if run.series.key == key] for key in order}
-    told = [describe(some[0].series, [run.record for run in some]) for some in by_series.values() if some]
-    notes = [about, *(f"{note[0].upper()}{note[1:]}." for note in dict.fromkeys(told))]
+    told = dict.fromkeys([run.series.note for run in runs] + [run.remark for run in runs if run.remark])
+    notes = [about, *(f"{note[0].upper()}{note[1:]}." for note in told)]
     title = EXPERIMENTS[name].title
     return Figure(draw_svg(title, panels, notes), {"title": title, "notes": notes, "panels": numbers})
 
@@ -114,22 +113,26 @@ Drawn = tuple[list[Panel], list[dict[str, Any]], str] | None
 """Panels, what they show as JSON, and a note on how to read them."""
 
 
-def _filter_panels(runs: Sequence[_Run], data_root: Path | None, clusters: int) -> Drawn:
+def _filter_panels(runs: Sequence[_Run], data_root: Path | None, clusters: int, by_shape: bool = False) -> Drawn:
     """A panel for the first run of each series: the kinds of filters, or the filter that all nodes share."""
+    root = None if data_root is None else str(data_root)
     panels, numbers = [], []
     for run in runs:
         if run.job.run != 0 or run.model is None:
             continue
-        learned = learned_filters(run.model, clusters, None if data_root is None else str(data_root))
+        learned = learned_filters(run.model, clusters, root, by_shape)
         chart, content = _filters(run, learned)
         metric, score = run.record["result"]["metric"], run.record["result"]["test"]
         title = f"{run.series.model} on {run.series.dataset}, {_METRICS[metric]} {score:.4f}"
         panels.append(Panel(title, chart, run.remark))
         numbers.append(run.facts() | content)
-    about = "Mean response of each cluster of nodes (k-means), with one standard deviation over its nodes"
-    if any("targets" in content for content in numbers):
-        about += "; scaled to a largest gain of one, as the read-out behind the filter sets the scale"
-    return (panels, numbers, f"{about}.") if panels else None
+    about = "Mean response of each cluster of nodes (k-means), with one standard deviation over its nodes."
+    if by_shape:
+        about += (
+            " The read-out behind the filter sets scale, sign and offset, so clusters are of responses of unit norm, "
+            "and means are scaled to a largest gain of one with the sign of the target."
+        )
+    return (panels, numbers, about) if panels else None
 
 
 def _filters(run: _Run, learned: Learned) -> tuple[Any, dict[str, Any]]:
@@ -151,12 +154,13 @@ def _filters(run: _Run, learned: Learned) -> tuple[Any, dict[str, Any]]:
     pixels = learned.task.graph.features
     assert isinstance(pixels, np.ndarray)
     dark = pixels[learned.nodes, 0] < 0.5
-    names = []
+    names, matched = [], []
     for c, kind in enumerate(kinds):
         kind["dark_share"] = float(dark[filters.cluster == c].mean()) if sizes[c] else 0.0
         names.append(f"cluster {c + 1} ({sizes[c]:,} pixels, {100 * kind['dark_share']:.0f} % with x < 0.5)")
+        matched.append(list(targets)[0 if kind["dark_share"] > 0.5 else 1])
     content["targets"] = {name: response.round(5).tolist() for name, response in targets.items()}
-    return charts.cluster_chart(filters, names, targets), content
+    return charts.cluster_chart(filters, names, targets, matched), content
 
 
 def _targets(run: _Run, lam: np.ndarray) -> Mapping[str, np.ndarray] | None:
@@ -179,12 +183,12 @@ def _cost_panels(runs: Sequence[_Run], data_root: Path | None) -> Drawn:
     costs, numbers = [], []
     for some in by_series.values():
         mean = {
-            name: float(np.mean([run.record["result"][name] for run in some]))
-            for name in ("test", "epochs", "seconds", "preparation_seconds")
+            name: float(np.mean([run.record["result"][name] for run in some])) for name in ("test", "epochs", *_TIMES)
         }
         memory = max(run.record["result"]["peak_memory_bytes"] for run in some)
         name = some[0].series.model
-        costs.append(charts.Cost(name, mean["test"], mean["seconds"], mean["preparation_seconds"], memory))
+        times = mean["cpu_seconds"], mean["preparation_cpu_seconds"]  # other work on the machine counts for neither
+        costs.append(charts.Cost(name, mean["test"], *times, memory))
         numbers.append(some[0].facts() | mean | {"peak_memory_bytes": memory, "runs": len(some)})
     first = next(iter(by_series.values()))[0]
     metric = _METRICS[first.record["result"]["metric"]]
@@ -195,14 +199,15 @@ def _cost_panels(runs: Sequence[_Run], data_root: Path | None) -> Drawn:
         Panel("Preprocessing before the first step", charts.preparation_chart(costs)),
     ]
     about = (
-        "Means over runs. Memory is the peak of the whole process, the libraries with it. Preprocessing is all that "
-        "comes before the first step (tokens, eigenvectors, edges), computed anew in every run."
+        "Means over runs. Times are the processor's, on one thread. Memory is the peak of the whole process, the "
+        "libraries with it. Preprocessing is all that comes before the first step (tokens, eigenvectors, edges), "
+        "computed anew in every run."
     )
     return panels, numbers, about
 
 
 FIGURES: dict[str, Callable[[Sequence[_Run], Path | None], Drawn]] = {
-    "fig2": partial(_filter_panels, clusters=2),
+    "fig2": partial(_filter_panels, clusters=2, by_shape=True),
     "fig3": partial(_filter_panels, clusters=5),
     "fig4": _cost_panels,
 }

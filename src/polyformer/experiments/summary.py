@@ -17,7 +17,7 @@ from polyformer.machine import format_bytes
 from polyformer.published import PublishedScore, published_scores
 from polyformer.registry import parse_spec
 
-__all__ = ["Row", "bootstrap_interval", "describe", "summarise", "to_csv", "to_markdown"]
+__all__ = ["Row", "bootstrap_interval", "summarise", "to_csv", "to_markdown"]
 
 _PERCENT = ("accuracy", "roc_auc")
 _COLUMNS = (
@@ -91,7 +91,7 @@ def summarise(
     return [row for entry in series for row in _rows(entry, results.get(entry.key, []), table)]
 
 
-def describe(series: Series, records: Sequence[dict[str, Any]] = ()) -> str:
+def _note(series: Series, records: Sequence[dict[str, Any]]) -> str:
     """The note of a series, and what was used in place of other data: by the plan, or as files were not at hand."""
     parts = [series.note]
     if series.stands_for is not None:
@@ -105,7 +105,7 @@ def describe(series: Series, records: Sequence[dict[str, Any]] = ()) -> str:
 
 def _rows(series: Series, records: list[dict[str, Any]], table: str | None) -> list[Row]:
     results = [record["result"] for record in records]
-    series = replace(series, note=describe(series, records))
+    series = replace(series, note=_note(series, records))
     published = [
         entry
         for entry in (published_scores(series.model, series.dataset, table=table) if table else [])

@@ -167,7 +167,7 @@ def calibration_chart(scores: np.ndarray, labels: np.ndarray, bins: int = 10) ->
 def spectrum_chart(spectra: dict[str, np.ndarray]) -> go.Figure:
     """Density of energy over λ."""
     figure = _figure(_FREQUENCY, "share of energy per unit of λ")
-    figure.update_yaxes(type="log", exponentformat="power")
+    figure.update_yaxes(type="log", exponentformat="power", dtick=1)
     for i, (name, density) in enumerate(spectra.items()):
         _line(figure, frequency_grid(len(density)), np.maximum(density, 1e-4), name, i)
     return figure
@@ -187,12 +187,14 @@ def cluster_chart(
     filters: Filters,
     names: Sequence[str] | None = None,
     references: Mapping[str, np.ndarray] | None = None,
+    matched: Sequence[str] = (),
 ) -> go.Figure:
     """Each cluster's mean response, averaged over heads, with one standard deviation to each side.
 
     Args:
         names: of the clusters; by default their numbers and sizes.
         references: at most two responses (L,) of largest gain one; then those of clusters are scaled to that too.
+        matched: the reference that each cluster is to be compared with, which gives its sign.
     """
     mean, spread = (curves[:, 0] for curves in cluster_curves(filters))  # (C, L)
     if names is None:
@@ -200,9 +202,10 @@ def cluster_chart(
         names = [f"cluster {c + 1} ({size:,} nodes)" for c, size in enumerate(sizes)]
     figure = _figure(_FREQUENCY, "response h(λ)" if references is None else "response, scaled")
     if references is not None:
-        peak = np.take_along_axis(mean, np.abs(mean).argmax(axis=1)[:, None], axis=1)  # with its sign
+        likeness = [float((row - row.mean()) @ references[name]) for row, name in zip(mean, matched, strict=True)]
+        peak = np.abs(mean).max(axis=1, keepdims=True)
         peak[peak == 0] = 1.0
-        mean, spread = mean / peak, spread / np.abs(peak)
+        mean, spread = mean / peak * np.where(np.array(likeness) < 0, -1.0, 1.0)[:, None], spread / peak
     for c, name in enumerate(names):
         _band(figure, filters.lam, mean[c] - spread[c], mean[c] + spread[c], c)
         _line(figure, filters.lam, mean[c], name, c)

@@ -232,11 +232,14 @@ def _request(record: RunRecord, data_root: str | None) -> RunRequest:
     return request if data_root is None else replace(request, data_root=data_root)
 
 
-def learned_filters(run: Path, clusters: int | None = None, data_root: str | None = None) -> Learned:
+def learned_filters(
+    run: Path, clusters: int | None = None, data_root: str | None = None, by_shape: bool = False
+) -> Learned:
     """The filters of a run's model alone: of all nodes, or of those that it was to fit.
 
     Args:
         clusters: how many kinds of filters; chosen by default.
+        by_shape: tell kinds by the shape of responses alone; see :func:`describe_filters`.
     """
     record = read_record(run)
     _, model = load_model(run)
@@ -247,13 +250,15 @@ def learned_filters(run: Path, clusters: int | None = None, data_root: str | Non
         return (filter_coefficients(model, ids) if isinstance(model, NodeWiseFilter) else ids,)
 
     alpha = np.concatenate([part for _, (part,) in node_blocks(model, task.graph, compute, nodes)])
-    return Learned(task, nodes, *_filters(model, alpha, clusters))
+    return Learned(task, nodes, *_filters(model, alpha, clusters, by_shape))
 
 
-def _filters(model: NodeModel, alpha: np.ndarray, clusters: int | None) -> tuple[Filters | None, np.ndarray | None]:
+def _filters(
+    model: NodeModel, alpha: np.ndarray, clusters: int | None, by_shape: bool = False
+) -> tuple[Filters | None, np.ndarray | None]:
     """Those of a node-wise model with coefficients α (n, H, K+1), or (F, L) that all nodes share, or neither."""
     if isinstance(model, NodeWiseFilter):
-        return describe_filters(model, alpha, clusters), None
+        return describe_filters(model, alpha, clusters, by_shape), None
     return None, model.frequency_response(frequency_grid()) if isinstance(model, SpectralFilter) else None
 
 
@@ -313,12 +318,23 @@ def _map_size(card: ModelCard, model: NodeModel, task: Task) -> int:
     return min(_MAP_NODES, max(500, int(_MAP_BYTES / per_node)))
 
 
-def describe_filters(model: NodeWiseFilter, alpha: np.ndarray, number: int | None = None) -> Filters:
-    """What the coefficients of some nodes, (n, H, K+1), amount to; ``number`` of clusters, chosen by default."""
+def describe_filters(
+    model: NodeWiseFilter, alpha: np.ndarray, number: int | None = None, by_shape: bool = False
+) -> Filters:
+    """What the coefficients of some nodes, (n, H, K+1), amount to.
+
+    Args:
+        number: of clusters, chosen by default.
+        by_shape: cluster responses of unit norm, for models in which a read-out sets the scale.
+    """
     lam, channel = frequency_grid(), default_channel(model)
     tokens = model.token_response(lam, channel)
     responses = np.einsum("nhk,kl->nhl", alpha, tokens)
-    clusters = cluster_filters(responses, number)
+    compared = responses
+    if by_shape:
+        norm = np.sqrt(np.square(responses).sum(axis=(1, 2), keepdims=True))
+        compared = np.divide(responses, norm, out=np.zeros_like(responses), where=norm > 0)
+    clusters = cluster_filters(compared, number)
     return Filters(
         lam,
         tokens,
@@ -326,7 +342,7 @@ def describe_filters(model: NodeWiseFilter, alpha: np.ndarray, number: int | Non
         pass_shares(responses, lam),
         order_contributions(alpha, tokens),
         clusters,
-        clusters.assign(responses),
+        clusters.assign(compared),
         model.filter_layers,
         not isinstance(model, PolyFormerModel),
         channel,

@@ -164,12 +164,12 @@ class _Axis:
 
 
 def _ticks(low: float, high: float) -> tuple[list[float], int]:
-    """Four to seven round numbers, and how many digits they have after the point.
+    """Four to eight round numbers, and how many digits they have after the point.
 
-    >>> _ticks(0.0, 2.0), _ticks(0.1, 0.8)
-    (([0.0, 0.5, 1.0, 1.5, 2.0], 1), ([0.2, 0.4, 0.6, 0.8], 1))
+    >>> _ticks(0.0, 2.0), _ticks(0.13, 0.71)
+    (([0.0, 0.5, 1.0, 1.5, 2.0], 1), ([0.2, 0.3, 0.4, 0.5, 0.6, 0.7], 1))
     """
-    rough = (high - low) / 6
+    rough = (high - low) / 8
     power = math.floor(math.log10(rough))
     factor = next(factor for factor in (1, 2, 5, 10) if factor * 10.0**power >= rough * 0.999)
     step, digits = factor * 10.0**power, max(0, -power - (factor == 10))

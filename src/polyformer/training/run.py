@@ -197,14 +197,16 @@ def _train(
     observers: list[Observer],
     should_stop: Callable[[], bool],
 ) -> dict[str, Any]:
-    started = time.monotonic()
+    started, began = time.monotonic(), time.process_time()
     model.to(choose_device(request.device))
     training = card.training.resolve(len(split.train), task.graph.num_features)
     tokens = None if request.tokens is None else Path(request.tokens)
     workload = workload_of(split, training, request.memory, tokens, run.tokens, report)
     model.bind(task.graph, workload, progress)
-    prepared = time.monotonic() - started
-    run.drop_metrics_after(Checkpoint.load(run.checkpoint).epoch if run.checkpoint.exists() else 0)
+    prepared, prepared_cpu = time.monotonic() - started, time.process_time() - began
+    done = Checkpoint.load(run.checkpoint).epoch if run.checkpoint.exists() else 0
+    run.drop_metrics_after(done)
+    began = time.process_time()
     with run.metrics_writer() as write:
 
         def observe(record: EpochRecord, best_epoch: int, best_score: float) -> None:
@@ -231,6 +233,8 @@ def _train(
             raise TrainingInterrupted(
                 f"{error} Nothing is lost: continue with polyformer train --resume --out {run.path}"
             ) from None
+    # Epochs of an earlier process count as those of this one did.
+    cpu = (time.process_time() - began) * trainer.epoch / max(trainer.epoch - done, 1)
     save_weights(run.path, trainer.best_parameters)
     test = trainer.score(torch.from_numpy(split.test), task.labels[split.test]) if len(split.test) else None
     result = {
@@ -241,6 +245,8 @@ def _train(
         "epochs": trainer.epoch,
         "seconds": round(trainer.seconds, 3),
         "preparation_seconds": round(prepared, 3),
+        "cpu_seconds": round(cpu, 3),
+        "preparation_cpu_seconds": round(prepared_cpu, 3),
         "peak_memory_bytes": peak_memory(),
         "batch_size": training.batch_size,
         "parameters": int(np.sum([p.numel() for p in model.parameters()])),
