@@ -178,7 +178,8 @@ def _draw(
 
     figure = draw_figure(name, series, outcome.records, records, data_root)
     if figure is None:
-        display.say(f"{name} is not drawn: none of its runs is here with its model; run it without --show")
+        missing = "none of its runs is here with its model"
+        display.say(f"{name} is not drawn: {missing}; polyformer reproduce {name} makes them")
     else:
         display.say(f"figure: {write_figure(figure, out, name)}")
 
