@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from polyformer.datasets import load_dataset
-from polyformer.datasets.grid import FILTERS, GRID_2D, filter_targets
-from polyformer.errors import InvalidParameter, UnknownName
+from polyformer.datasets.generated_images import generate_image, generate_images
+from polyformer.datasets.grid import GRID_2D
+from polyformer.datasets.image_fitting import FILTERS, filter_targets
+from polyformer.errors import DataNotFound, InvalidParameter, UnknownName
 from polyformer.graph import Graph
 from polyformer.operators import Operator
 from polyformer.tasks import Task
@@ -59,3 +61,40 @@ def test_wrong_options(real_root: Path) -> None:
         load_dataset("2Dgrid:filter=bandd", real_root)
     with pytest.raises(UnknownName, match="has no option 'picture'"):
         load_dataset("2Dgrid:picture=1", real_root)
+
+
+@pytest.mark.parametrize("protocol", GRID_2D.protocols)
+def test_without_the_file_the_images_are_generated_and_named_so(protocol: str) -> None:
+    task = load_dataset("2Dgrid:image=3,filter=band", protocol=protocol)
+    assert (task.name, task.protocol, task.metric) == ("generated-images", protocol, "r2")
+    same = load_dataset("generated-images:image=3,filter=band", protocol=protocol)
+    assert task.graph.fingerprint == same.graph.fingerprint
+    signal = generate_image(3).reshape(-1, 1)
+    np.testing.assert_allclose(task.graph.features, signal, rtol=1e-6)
+    np.testing.assert_array_equal(task.labels, filter_targets(task.graph, signal, "band")[:, 0])
+    split = task.splits[0]
+    assert (len(split.train), split.fit) == (9_216, protocol == "fit")
+    with pytest.raises(DataNotFound):  # the images themselves have no stand-in
+        load_dataset("2Dgrid")
+    with pytest.raises(InvalidParameter, match="from 0 to 49"):
+        load_dataset("generated-images:image=50")
+
+
+def test_generated_images_are_on_the_published_grid(real_root: Path) -> None:
+    published, generated = GRID_2D.images(real_root), generate_images([0])
+    assert generated.graph.structure_fingerprint == published.graph.structure_fingerprint
+    np.testing.assert_array_equal(generated.interior, published.interior)
+
+
+def test_generated_images_look_natural() -> None:
+    images = np.stack([generate_image(number) for number in range(4)])
+    assert images.min() == 0
+    assert images.max() == 1
+    assert len({image.tobytes() for image in images}) == 4
+    dark = (images < 0.5).mean(axis=(1, 2))
+    assert 0.2 < dark.min() <= dark.max() < 0.8  # both filters of a pair have pixels
+    frequency = np.hypot(np.fft.fftfreq(100)[:, None], np.fft.fftfreq(100)[None])
+    middle = (frequency > 0.03) & (frequency < 0.4)
+    power = (np.abs(np.fft.fft2(images - images.mean(axis=(1, 2), keepdims=True))) ** 2).mean(axis=0)
+    slope = np.polyfit(np.log(frequency[middle]), np.log(power[middle]), 1)[0]
+    assert -3 < slope < -1.5  # photographs: about -2

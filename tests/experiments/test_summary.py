@@ -10,9 +10,9 @@ from polyformer.experiments.plan import Job, load_plan, select
 from polyformer.experiments.summary import bootstrap_interval, summarise, to_csv, to_markdown
 
 
-def record(test: float | None) -> dict[str, Any]:
+def record(test: float | None, name: str = "citeseer") -> dict[str, Any]:
     result = {"metric": "accuracy", "test": test, "seconds": 12.0, "peak_memory_bytes": 1 << 28}
-    return {"result": result}
+    return {"result": result, "config": {"task": {"name": name}}}
 
 
 def test_interval_is_near_the_normal_one_and_covers() -> None:
@@ -45,6 +45,17 @@ def test_rows_stand_beside_the_published_ones() -> None:
 
 def test_one_run_has_no_interval_and_no_test_score_no_row() -> None:
     [series] = select(load_plan("table5-baselines").series(), ["physics"], ["transformer"])
-    [row] = summarise([series], [(Job(series, 0), record(0.97)), (Job(series, 1), record(None))], "node-classification")
+    runs = [(Job(series, run), record(score, "physics")) for run, score in enumerate((0.97, None))]
+    [row] = summarise([series], runs, "node-classification")
     assert (row.runs, row.interval, row.deviation, row.published, row.difference) == (1, None, None, None, None)
     assert row.note.endswith("paper: out of memory")
+
+
+def test_what_stands_in_is_told() -> None:
+    [series] = select(load_plan("synthetic-selfattn").series(), ["mixed-low-pass"], bases=["optimal"])
+    runs = [record(0.9, "2Dgrid"), record(0.8, "generated-images")]
+    [row] = summarise([series], [(Job(series, i), run) for i, run in enumerate(runs)])
+    assert row.note == f"{series.note}; 1 of 2 runs on generated-images"
+    [series] = select(load_plan("fig3").series(), ["tolokers"], ["unifilter"])
+    [row] = summarise([series], [])
+    assert row.note.endswith("; tolokers stands in for questions")

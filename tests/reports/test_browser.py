@@ -125,6 +125,12 @@ def test_every_colouring_and_head_and_theme_can_be_chosen(page: Any, outcome: tu
         legends.add(page.find_element("id", "legend").text)
     assert any("safe" in legend and "mine" in legend for legend in legends)
     assert len(legends) > 6
+    select.select_by_value("alpha1")
+    filters = outcome[1].filters
+    assert filters is not None
+    alpha = filters.coefficients[:, :, 1].mean(axis=1)
+    ends = page.find_element("id", "legend").text.split()
+    assert [float(end) for end in ends] == pytest.approx([alpha.min(), alpha.max()], abs=2e-3)
     select.select_by_value("class")
     label = outcome[1].task.labels[0]
     colour = page.execute_script(

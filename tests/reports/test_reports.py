@@ -98,14 +98,14 @@ def test_the_optimal_basis_and_several_layers(tmp_path: Path) -> None:
     assert "the one with the largest norm, is shown" in page
 
 
-def _own_graph(folder: Path, regression: bool = False) -> None:
+def _own_graph(folder: Path, regression: bool = False, tested: bool = True) -> None:
     random = np.random.default_rng(0)
     graph = Graph(random.integers(0, 60, (2, 150)), random.standard_normal((60, 5)).astype(np.float32), 60)
     labels: Any = random.standard_normal(60) if regression else random.integers(0, 3, 60)
     ids = np.array([f"</script><script>alert({i})</script>" for i in range(60)])
     nodes = random.permutation(60)
     names = None if regression else ("<script>alert(1)</script>", "b & c", "c")
-    split = Split(nodes[:30], nodes[30:45], nodes[45:])
+    split = Split(nodes[:30], nodes[30:45], nodes[45:]) if tested else Split(nodes[:30], nodes[30:], nodes[:0])
     Task("<b>mine</b>", graph, labels, [split], "given", "", names, ids).save(folder)
 
 
@@ -118,6 +118,18 @@ def test_names_are_escaped(tmp_path: Path, regression: bool) -> None:
     assert "<script>alert" not in page
     assert "<b>mine" not in page
     assert page.count("</script>") == 4
+
+
+def test_without_test_nodes_others_are_judged_and_that_is_said(tmp_path: Path) -> None:
+    _own_graph(tmp_path / "graph", regression=True, tested=False)
+    execute_run(RunRequest(str(tmp_path / "graph"), settings=SMALL), tmp_path / "run")
+    findings = gather(tmp_path / "run")
+    write_report(findings, tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    assert "On 30 validation nodes: there are no test nodes." in page
+    assert "real values to predict" in page
+    assert findings.outcome is not None
+    assert findings.outcome.interval is None
 
 
 def test_larger_graphs_are_sampled_and_say_so(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,6 +193,7 @@ def test_runs_side_by_side(trained: Path, tmp_path: Path, capsys: pytest.Capture
         assert f"{json.loads((name / 'result.json').read_text())['test']:.4f}" in page
     assert "The same for all nodes." in page
     assert "Filters against each other" in page
+    assert "Score, time and memory" in page
     capsys.readouterr()
     assert run("compare", trained, "--out", tmp_path / "c.html") == 2
     assert "twice or more" in capsys.readouterr().err

@@ -23,9 +23,11 @@ __all__ = ["reproduce"]
 
 def reproduce(
     names: list[str] = typer.Argument(
-        None, metavar="[TABLE|PLAN.toml]...", help="Tables of the paper (--list), or plans of your own."
+        None,
+        metavar="[TABLE|FIGURE|PLAN.toml]...",
+        help="Tables, figures (--list), or plans of your own.",
     ),
-    list_all: bool = typer.Option(False, "--list", help="Explain every table that there is, and stop."),
+    list_all: bool = typer.Option(False, "--list", help="Explain every table and figure that there is, and stop."),
     datasets: str | None = typer.Option(None, metavar="A,B", help="These data sets only."),
     models: str | None = typer.Option(None, metavar="A,B", help="These models only."),
     bases: str | None = typer.Option(None, metavar="A,B", help="These bases only."),
@@ -40,6 +42,7 @@ def reproduce(
         [], "--set", metavar="KEY=VALUE", help="Change a setting of every run; these runs have records of their own."
     ),
     results: Path = typer.Option(Path("results"), help="Where the records of finished runs are kept."),
+    out: Path = typer.Option(Path("figures"), help="The folder for figures: an SVG and its numbers as JSON each."),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
     show: bool = typer.Option(False, "--show", help="Print the tables from the records that there are; run nothing."),
     as_csv: bool = typer.Option(False, "--csv", help="Print the tables as CSV."),
@@ -50,6 +53,7 @@ def reproduce(
     Works through the runs that have no record yet, cheapest first, and prints a table: mean, 95 % bootstrap interval,
     standard deviation, runs, published value, difference. Progress goes to stderr, tables to stdout. Every finished run
     leaves a small JSON record; stopped by Ctrl-C, the budget or a power cut, the same command goes on where it was.
+    Of a figure the image is drawn too; it needs the extra: `pip install 'polyformer[report]'`.
 
     Examples:
 
@@ -61,6 +65,8 @@ def reproduce(
 
     - `polyformer reproduce table4 table5 --show > results.md` — tables of what has been run so far
 
+    - `polyformer reproduce fig2 --out docs/figures` — runs, then an SVG image and its numbers
+
     - `polyformer reproduce table2 --bases chebyshev --runs 1 --set batch_size=256 --set epochs=300` — in mini-batches
 
     - `polyformer reproduce my-plan.toml` — models and data sets of your own choice under the same protocol
@@ -70,11 +76,15 @@ def reproduce(
         return
     if not names:
         raise InvalidParameter("'reproduce' must be told what. Got nothing. Try 'polyformer reproduce --list'.")
+    from polyformer.experiments.figures import FIGURES
     from polyformer.experiments.plan import open_experiment, select
     from polyformer.experiments.records import Records
     from polyformer.experiments.summary import summarise
+    from polyformer.reports import check_extra
 
     limit = None if budget is None else parse_seconds(budget)
+    if any(name in FIGURES for name in names):
+        check_extra()
     opened = [open_experiment(name) for name in names]
     asked = [_words(option) for option in (datasets, models, bases)]
     changes = read_settings(settings)
@@ -90,6 +100,9 @@ def reproduce(
         for name, (experiment, _), series in zip(names, opened, chosen, strict=True)
     ]
     _print(tables, as_csv, json_only)
+    for name, series in zip(names, chosen, strict=True):
+        if name in FIGURES:
+            _draw(Display(json_only=True), name, series, outcome, records, out, data_root)
     if outcome.failures:
         raise typer.Exit(1)
 
@@ -150,6 +163,25 @@ def _run(
     if outcome.stopped:
         display.say("stopped; every finished run has its record, and the same command goes on from here")
     return outcome
+
+
+def _draw(
+    display: Display,
+    name: str,
+    series: list[Series],
+    outcome: Outcome,
+    records: Records,
+    out: Path,
+    data_root: Path | None,
+) -> None:
+    from polyformer.experiments.figures import draw_figure, write_figure
+
+    figure = draw_figure(name, series, outcome.records, records, data_root)
+    if figure is None:
+        missing = "none of its runs is here with its model"
+        display.say(f"{name} is not drawn: {missing}; polyformer reproduce {name} makes them")
+    else:
+        display.say(f"figure: {write_figure(figure, out, name)}")
 
 
 def _tell(display: Display, event: Event, workers: int) -> None:

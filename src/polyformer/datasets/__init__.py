@@ -39,6 +39,7 @@ DATASETS: Registry[Dataset] = Registry(
         "wordnet": "polyformer.datasets.gnn_benchmark:WORDNET",
         "web-google": "polyformer.datasets.web_google:WEB_GOOGLE",
         "2Dgrid": "polyformer.datasets.grid:GRID_2D",
+        "generated-images": "polyformer.datasets.generated_images:GENERATED_IMAGES",
     },
 )
 

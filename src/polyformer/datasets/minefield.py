@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from polyformer.datasets.base import Counts, Dataset
+from polyformer.datasets.lattice import lattice_edges
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
 from polyformer.splits import uniform_split
@@ -54,7 +55,7 @@ class Minefield(Dataset):
         features[np.arange(num_nodes), column] = 1.0
         labels = mines.astype(np.int64)
         splits = [uniform_split(labels, (seed, 1 + i), train=0.5, val=0.25) for i in range(NUM_SPLITS)]
-        graph = Graph(_grid_edges(width, height), features)
+        graph = Graph(lattice_edges(width, height, diagonals=True), features)
         return Task(self.name, graph, labels, splits, protocol, self.metric, class_names=("safe", "mine"))
 
 
@@ -67,15 +68,3 @@ def _neighbours(mines: np.ndarray) -> np.ndarray:
     rows, columns = mines.shape
     around = sum(padded[i : i + rows, j : j + columns] for i in range(3) for j in range(3))
     return np.asarray(around - mines)
-
-
-def _grid_edges(width: int, height: int) -> np.ndarray:
-    """Each cell joined to its right, lower, lower right and lower left neighbour: (2, E)."""
-    cell = np.arange(width * height).reshape(height, width)
-    pairs = [
-        (cell[:, :-1], cell[:, 1:]),
-        (cell[:-1, :], cell[1:, :]),
-        (cell[:-1, :-1], cell[1:, 1:]),
-        (cell[:-1, 1:], cell[1:, :-1]),
-    ]
-    return np.stack([np.concatenate([pair[end].ravel() for pair in pairs]) for end in range(2)])

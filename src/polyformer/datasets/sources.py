@@ -12,7 +12,18 @@ from pathlib import Path
 
 from polyformer.errors import DataNotFound
 
-__all__ = ["RemoteFile", "cache_root", "data_roots", "is_offline", "locate", "precomputed_root", "processed_root"]
+__all__ = [
+    "PRECOMPUTED_VARIABLE",
+    "RemoteFile",
+    "cache_root",
+    "data_roots",
+    "is_offline",
+    "locate",
+    "precomputed_root",
+    "processed_root",
+]
+
+PRECOMPUTED_VARIABLE = "POLYFORMER_PRECOMPUTED"
 
 
 @dataclass(frozen=True)
@@ -44,8 +55,9 @@ def processed_root() -> Path:
 
 
 def precomputed_root() -> Path:
-    """Where eigenvectors and encodings of graphs go, so that they are computed once."""
-    return _user_cache() / "precomputed"
+    """Where eigenvectors and encodings of graphs go, so that they are computed once; the variable can name a place."""
+    place = os.environ.get(PRECOMPUTED_VARIABLE)
+    return Path(place) if place else _user_cache() / "precomputed"
 
 
 def _user_cache() -> Path:

@@ -1,4 +1,4 @@
-"""The paper's tables by their own numbers: which plans make each, and where its published scores are.
+"""The paper's tables and figures by their own numbers: which plans make each, and where published scores are.
 
 To add a plan: write ``plans/<name>.toml`` and name it in ``EXPERIMENTS``.
 """
@@ -14,7 +14,7 @@ __all__ = ["EXPERIMENTS", "Experiment"]
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table of the paper.
+    """A table or a figure of the paper.
 
     Attributes:
         title: what the paper calls it.
@@ -75,6 +75,21 @@ EXPERIMENTS: Registry[Experiment] = Registry(
             "Table 5 and what it leaves out: one-layer filters in four bases, ChebNet, tuned GCN, GraphSAGE and GAT.",
             (*_TABLE5, "models-tokens", "models-convolutions"),
             "node-classification",
+        ),
+        "fig2": Experiment(
+            "Figure 2: Learned filters of PolyAttn (Cheb) on synthetic datasets",
+            "The filters of all pixels in two clusters, beside the two that made the image; four panels.",
+            ("fig2",),
+        ),
+        "fig3": Experiment(
+            "Figure 3: Filters learned by UniFilter and PolyAttn on real-world graphs",
+            "The one filter of UniFilter beside PolyAttn's in five clusters, on pubmed and, for questions, tolokers.",
+            ("fig3",),
+        ),
+        "fig4": Experiment(
+            "Figure 4: Score, training time and peak memory of attention models",
+            "PolyFormer against six attention models on minesweeper, for roman-empire; preprocessing times too. CPU.",
+            ("fig4-polyformer", "fig4-baselines"),
         ),
     },
 )

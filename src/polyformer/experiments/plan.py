@@ -34,6 +34,9 @@ class Series:
         dataset: its name in the table.
         source: what is trained on, ``{run}`` standing for the number of the run.
         settings: those that differ from preset and defaults.
+        keep_model: whether the model of a run is kept beside its record.
+        from_scratch: whether what a run could take from an earlier one, such as eigenvectors, is computed again.
+        stands_for: the data set of the paper in whose place this one is used.
     """
 
     plan: str
@@ -47,6 +50,9 @@ class Series:
     runs: int
     splits: int
     note: str
+    keep_model: bool = False
+    from_scratch: bool = False
+    stands_for: str | None = None
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -115,6 +121,9 @@ class Plan:
         runs: how many the paper averages over.
         splits: how many different ones there are.
         sources: for data sets of a table that are made here, what is trained on.
+        keep_model: keep the model of every run beside its record, for figures of what it learned.
+        from_scratch: compute again what a run could take from an earlier one, for honest times.
+        stand_ins: data sets used in place of others, and of which.
     """
 
     name: str
@@ -128,6 +137,9 @@ class Plan:
     protocol: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
+    keep_model: bool = False
+    from_scratch: bool = False
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, name: str, text: str) -> Plan:
@@ -160,6 +172,9 @@ class Plan:
                 self.runs,
                 self.splits,
                 self.note,
+                self.keep_model,
+                self.from_scratch,
+                self.stand_ins.get(dataset),
             )
             for dataset in self.datasets
             for model, own in self.models.items()

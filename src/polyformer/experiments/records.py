@@ -1,4 +1,4 @@
-"""Records: one small JSON file for every finished run, and the directories of those that are not finished."""
+"""Records: one small JSON file for every finished run, models that are kept, and runs that are not finished."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _LOCAL = ("card", "data_root", "format", "memory", "tokens")
 
 
 class Records:
-    """A folder with ``<plan>/<run>.json`` for every finished run, to be kept, and ``.unfinished/`` beside them."""
+    """A folder with ``<plan>/<run>.json`` for every finished run, to be kept; ``.unfinished/`` and ``.models/`` beside.
+
+    The run directories in ``.models/`` are those of plans that keep their models.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,6 +35,18 @@ class Records:
     def run_directory(self, job: Job) -> Path:
         """Where a run works until it has finished."""
         return self.folder / ".unfinished" / job.series.plan / job.key
+
+    def model(self, job: Job) -> Path | None:
+        """The run directory with the model of a finished run; None if it is not there."""
+        path = self._model_directory(job)
+        return path if path.is_dir() else None
+
+    def _model_directory(self, job: Job) -> Path:
+        return self.folder / ".models" / job.series.plan / job.key
+
+    def is_finished(self, job: Job) -> bool:
+        """Whether nothing is left to do: there is a record and, where models are kept, a model."""
+        return self.path(job).exists() and (not job.series.keep_model or self.model(job) is not None)
 
     def read(self, job: Job) -> dict[str, Any] | None:
         """The record of a run, None if it has not finished."""
@@ -59,8 +74,20 @@ class Records:
         }
         with reporting_io_errors("a record", self.folder):
             write_json(self.path(job), record)
-        shutil.rmtree(run.path)
+            if job.series.keep_model:
+                self._keep(run, self._model_directory(job))
+            else:
+                shutil.rmtree(run.path)
         return record
+
+    @staticmethod
+    def _keep(run: RunDirectory, place: Path) -> None:
+        """Move a run directory, without what only training needs."""
+        shutil.rmtree(run.checkpoint.parent, ignore_errors=True)
+        shutil.rmtree(run.tokens, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)  # of a record that was removed
+        place.parent.mkdir(parents=True, exist_ok=True)
+        run.path.rename(place)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

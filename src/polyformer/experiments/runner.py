@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from polyformer.datasets.sources import PRECOMPUTED_VARIABLE
 from polyformer.experiments.costs import Costs
 from polyformer.experiments.plan import Job
 from polyformer.experiments.records import Records
@@ -77,6 +79,9 @@ class _Workers:
         out.parent.mkdir(parents=True, exist_ok=True)
         log = out.with_name(f"{out.name}.log")
         environment = os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+        if job.series.from_scratch:
+            shutil.rmtree(_scratch(out), ignore_errors=True)
+            environment[PRECOMPUTED_VARIABLE] = str(_scratch(out))
         with log.open("wb") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", "polyformer", "train", *self._arguments(job, out)],
@@ -109,6 +114,8 @@ class _Workers:
     def finished(self) -> Iterator[_Running]:
         """Those that have ended since the last time."""
         ended = [entry for entry in self.running if entry.process.poll() is not None]
+        for entry in ended:
+            shutil.rmtree(_scratch(self.records.run_directory(entry.job)), ignore_errors=True)
         self.running = [entry for entry in self.running if entry not in ended]
         yield from ended
 
@@ -167,7 +174,7 @@ class _Session:
         self.workers, self.costs, self.outcome = _Workers(records, workers, data_root), Costs(), Outcome()
         self.missing: list[Job] = []
         for job in jobs:
-            record = records.read(job)
+            record = records.read(job) if records.is_finished(job) else None
             if record is None:
                 self.missing.append(job)
             else:
@@ -215,6 +222,11 @@ class _Session:
         waiting = sum(self.costs.seconds(entry) for entry in self.missing)
         left = (waiting + sum(begun)) / max(1, min(self.workers.count, len(self.missing) + len(begun)))
         self.observe(Event(job, record, failure, len(self.outcome.records), self.total, left))
+
+
+def _scratch(run: Path) -> Path:
+    """Where a run that starts from scratch keeps what it computes of the graph."""
+    return run.with_name(f"{run.name}.precomputed")
 
 
 def _reason(entry: _Running) -> str:

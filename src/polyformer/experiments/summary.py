@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
+from polyformer.datasets import DATASETS
 from polyformer.experiments.plan import Job, Series
 from polyformer.machine import format_bytes
 from polyformer.published import PublishedScore, published_scores
+from polyformer.registry import parse_spec
 
 __all__ = ["Row", "bootstrap_interval", "summarise", "to_csv", "to_markdown"]
 
@@ -84,11 +87,25 @@ def summarise(
     results: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for job, record in records:
         if record["result"]["test"] is not None:
-            results.setdefault(job.series.key, []).append(record["result"])
+            results.setdefault(job.series.key, []).append(record)
     return [row for entry in series for row in _rows(entry, results.get(entry.key, []), table)]
 
 
-def _rows(series: Series, results: list[dict[str, Any]], table: str | None) -> list[Row]:
+def _note(series: Series, records: Sequence[dict[str, Any]]) -> str:
+    """The note of a series, and what was used in place of other data: by the plan, or as files were not at hand."""
+    parts = [series.note]
+    if series.stands_for is not None:
+        parts.append(f"{series.dataset} stands in for {series.stands_for}")
+    asked = parse_spec(series.source)[0]
+    if asked in DATASETS:
+        found = Counter(record["config"]["task"]["name"] for record in records)
+        parts += [f"{count} of {len(records)} runs on {name}" for name, count in found.items() if name != asked]
+    return "; ".join(parts)
+
+
+def _rows(series: Series, records: list[dict[str, Any]], table: str | None) -> list[Row]:
+    results = [record["result"] for record in records]
+    series = replace(series, note=_note(series, records))
     published = [
         entry
         for entry in (published_scores(series.model, series.dataset, table=table) if table else [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,16 +17,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PALETTE",
+    "Cost",
     "calibration_chart",
     "class_names",
     "cluster_chart",
     "cluster_curves",
     "confusion_chart",
+    "cost_chart",
     "fit_chart",
     "learning_chart",
     "nodes_chart",
     "order_chart",
     "overlay_chart",
+    "preparation_chart",
     "roc_chart",
     "spectrum_chart",
     "unified_chart",
@@ -37,6 +41,23 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#9
 
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _FREQUENCY = "frequency λ"
+_INK = "#1b1f24"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a model reached and what it took.
+
+    Attributes:
+        seconds: of training; ``preparation`` of what comes before its first step.
+        memory: the peak, in bytes.
+    """
+
+    name: str
+    score: float
+    seconds: float
+    preparation: float
+    memory: int
 
 
 def class_names(outcome: Outcome) -> list[str]:
@@ -55,7 +76,7 @@ def _figure(x: str, y: str, **layout: Any) -> go.Figure:
 
 def _line(figure: go.Figure, x: Any, y: Any, name: str, index: int, **more: Any) -> None:
     line = {"color": PALETTE[index % len(PALETTE)], "dash": _DASHES[index % len(_DASHES)], "width": 2}
-    figure.add_scatter(x=x, y=y, name=html.escape(name), mode="lines", line=line, **more)
+    figure.add_scatter(**{"x": x, "y": y, "name": html.escape(name), "mode": "lines", "line": line} | more)
 
 
 def _band(figure: go.Figure, x: np.ndarray, least: np.ndarray, most: np.ndarray, index: int) -> None:
@@ -138,7 +159,7 @@ def calibration_chart(scores: np.ndarray, labels: np.ndarray, bins: int = 10) ->
     figure = _figure("confidence", "accuracy")
     size = 6 + 18 * np.sqrt(count[used] / count.max())
     marker = {"color": PALETTE[0], "size": size}
-    figure.add_scatter(x=mean, y=accuracy, mode="markers+lines", marker=marker, name="test nodes", text=count[used])
+    figure.add_scatter(x=mean, y=accuracy, mode="markers+lines", marker=marker, name="nodes", text=count[used])
     _line(figure, [0, 1], [0, 1], "perfect", 6)
     return figure, float((np.abs(mean - accuracy) * count[used]).sum() / count.sum())
 
@@ -146,7 +167,7 @@ def calibration_chart(scores: np.ndarray, labels: np.ndarray, bins: int = 10) ->
 def spectrum_chart(spectra: dict[str, np.ndarray]) -> go.Figure:
     """Density of energy over λ."""
     figure = _figure(_FREQUENCY, "share of energy per unit of λ")
-    figure.update_yaxes(type="log", exponentformat="power")
+    figure.update_yaxes(type="log", exponentformat="power", dtick=1)
     for i, (name, density) in enumerate(spectra.items()):
         _line(figure, frequency_grid(len(density)), np.maximum(density, 1e-4), name, i)
     return figure
@@ -162,14 +183,34 @@ def cluster_curves(filters: Filters) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([group.mean(axis=0) for group in groups]), np.stack([group.std(axis=0) for group in groups])
 
 
-def cluster_chart(filters: Filters) -> go.Figure:
-    """Each cluster's mean response, averaged over heads, with one standard deviation to each side."""
-    mean, spread = cluster_curves(filters)
-    sizes = np.bincount(filters.cluster, minlength=len(mean))
-    figure = _figure(_FREQUENCY, "response h(λ)")
-    for c in range(len(mean)):
-        _band(figure, filters.lam, mean[c, 0] - spread[c, 0], mean[c, 0] + spread[c, 0], c)
-        _line(figure, filters.lam, mean[c, 0], f"cluster {c + 1} ({sizes[c]:,} nodes)", c)
+def cluster_chart(
+    filters: Filters,
+    names: Sequence[str] | None = None,
+    references: Mapping[str, np.ndarray] | None = None,
+    matched: Sequence[str] = (),
+) -> go.Figure:
+    """Each cluster's mean response, averaged over heads, with one standard deviation to each side.
+
+    Args:
+        names: of the clusters; by default their numbers and sizes.
+        references: at most two responses (L,) of largest gain one; then those of clusters are scaled to that too.
+        matched: the reference that each cluster is to be compared with, which gives its sign.
+    """
+    mean, spread = (curves[:, 0] for curves in cluster_curves(filters))  # (C, L)
+    if names is None:
+        sizes = np.bincount(filters.cluster, minlength=len(mean))
+        names = [f"cluster {c + 1} ({size:,} nodes)" for c, size in enumerate(sizes)]
+    figure = _figure(_FREQUENCY, "response h(λ)" if references is None else "response, scaled")
+    if references is not None:
+        likeness = [float((row - row.mean()) @ references[name]) for row, name in zip(mean, matched, strict=True)]
+        peak = np.abs(mean).max(axis=1, keepdims=True)
+        peak[peak == 0] = 1.0
+        mean, spread = mean / peak * np.where(np.array(likeness) < 0, -1.0, 1.0)[:, None], spread / peak
+    for c, name in enumerate(names):
+        _band(figure, filters.lam, mean[c] - spread[c], mean[c] + spread[c], c)
+        _line(figure, filters.lam, mean[c], name, c)
+    for dash, (name, response) in zip(("dot", "dashdot"), (references or {}).items(), strict=False):
+        _line(figure, filters.lam, response, name, 0, line={"color": _INK, "dash": dash, "width": 1.5})
     return figure
 
 
@@ -203,6 +244,34 @@ def overlay_chart(responses: dict[str, np.ndarray]) -> go.Figure:
             _band(figure, lam, (mean - spread) / scale, (mean + spread) / scale, i)
         _line(figure, lam, mean / scale, name, i)
     return figure
+
+
+def cost_chart(costs: Sequence[Cost], metric: str) -> go.Figure:
+    """Score against training time; the area of a circle is the peak of memory."""
+    figure = _figure("training time in seconds", f"test {metric}")
+    figure.update_xaxes(type="log")
+    most = max((cost.memory for cost in costs), default=1)
+    for i, cost in enumerate(costs):
+        size = 50 * float(np.sqrt(cost.memory / most))
+        _marker(figure, max(cost.seconds, 1e-3), cost.score, cost.name, cost.name, i, size)
+    figure.update_layout(legend={"itemsizing": "constant"})
+    return figure
+
+
+def preparation_chart(costs: Sequence[Cost]) -> go.Figure:
+    """What each model takes before its first step, the slowest on top."""
+    figure = _figure("preprocessing time in seconds", "")
+    figure.update_xaxes(type="log")
+    for i in sorted(range(len(costs)), key=lambda i: costs[i].preparation):
+        seconds, name = costs[i].preparation, html.escape(costs[i].name)
+        _marker(figure, max(seconds, 1e-3), name, costs[i].name, f"{seconds:,.{0 if seconds >= 10 else 2}f} s", i, 11)
+    return figure
+
+
+def _marker(figure: go.Figure, x: float, y: Any, name: str, text: str, index: int, size: float) -> None:
+    """One point; its text is shown on hovering, and beside it where nobody can hover."""
+    marker = {"size": size, "color": PALETTE[index % len(PALETTE)], "opacity": 0.75}
+    figure.add_scatter(x=[x], y=[y], name=html.escape(name), text=[html.escape(text)], mode="markers", marker=marker)
 
 
 def nodes_chart(lam: np.ndarray, responses: np.ndarray, nodes: Sequence[int]) -> go.Figure:

@@ -55,6 +55,10 @@ def _figures(names: Sequence[str], runs: Sequence[Findings]) -> Figures:
     curves = {name: run.record.metrics for name, run in zip(names, runs, strict=True) if run.record.metrics}
     note = "The validation score of every epoch."
     figures: Figures = {"validation": (charts.validation_chart(curves), "Validation", note)}
+    costs, metrics = _costs(names, runs), {run.record.config["card"]["metric"] for run in runs}
+    if costs and len(metrics) == 1:
+        note = "The area of a circle is the peak of the process's memory."
+        figures["costs"] = charts.cost_chart(costs, metrics.pop()), "Score, time and memory", note
     responses: dict[str, np.ndarray] = {}
     for i, (name, run) in enumerate(zip(names, runs, strict=True)):
         outcome = run.outcome
@@ -71,3 +75,14 @@ def _figures(names: Sequence[str], runs: Sequence[Findings]) -> Figures:
         note = "Mean over nodes, or over the model's filters, each scaled to a largest gain of one; spread as a band."
         figures["overlay"] = charts.overlay_chart(responses), "Filters against each other", note
     return figures
+
+
+def _costs(names: Sequence[str], runs: Sequence[Findings]) -> list[charts.Cost]:
+    """Of the runs that are finished and have a test score."""
+    found = []
+    for name, run in zip(names, runs, strict=True):
+        result = run.record.result
+        if result is not None and result["test"] is not None:
+            seconds = result["seconds"], result["preparation_seconds"]
+            found.append(charts.Cost(name, result["test"], *seconds, result["peak_memory_bytes"]))
+    return found

@@ -90,7 +90,7 @@ def _facts(record: RunRecord) -> dict[str, str]:
     task, config, result = record.config["task"], record.config, record.result
     facts = {
         "data": f"{task['name']}: {task['nodes']:,} nodes, {task['edges']:,} edges, {task['features']:,} features, "
-        f"{task['classes']} classes",
+        + (f"{task['classes']} classes" if task["classes"] else "real values to predict"),
         "model": str(config["model"]),
         "split": f"{config['split']} by protocol '{task['protocol']}': {task['train']:,} train, {task['val']:,} "
         f"validation, {task['test']:,} test",
@@ -132,8 +132,8 @@ def _figures(record: RunRecord, outcome: Outcome | None) -> Figures:
 
 def _outcome_figures(outcome: Outcome) -> Figures:
     found: Figures = {}
-    nodes, scores = outcome.scores_of(outcome.split.test)
-    labels, where = outcome.task.labels[nodes], f"On {len(nodes):,} test nodes."
+    nodes, scores, where = _judged(outcome)
+    labels = outcome.task.labels[nodes]
     if len(nodes) and outcome.task.is_regression:
         found["fit"] = charts.fit_chart(scores, labels), "Predictions", where
     elif len(nodes):
@@ -159,6 +159,16 @@ def _outcome_figures(outcome: Outcome) -> Figures:
             note = f"This model has the same {len(outcome.unified)} filters for every node; the first eight are shown."
         found["unified"] = charts.unified_chart(outcome.unified), "The filter of all nodes", note
     return found
+
+
+def _judged(outcome: Outcome) -> tuple[np.ndarray, np.ndarray, str]:
+    """Nodes to judge by, their scores, and a sentence on them: for testing, else for validation, else for training."""
+    split = outcome.split
+    parts = {"test": split.test, "validation": split.val, "training": split.train}
+    found = {name: outcome.scores_of(part) for name, part in parts.items()}
+    name = next((name for name, (nodes, _) in found.items() if len(nodes)), "test")
+    nodes, scores = found[name]
+    return nodes, scores, f"On {len(nodes):,} {name} nodes{'.' if name == 'test' else ': there are no test nodes.'}"
 
 
 def _clusters(outcome: Outcome | None) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,13 @@ __all__ = [
     "NEIGHBOURS",
     "Filters",
     "Findings",
+    "Learned",
     "Outcome",
     "RunRecord",
     "describe_filters",
     "gather",
     "is_small",
+    "learned_filters",
     "read_record",
 ]
 
@@ -143,6 +145,16 @@ class Outcome:
 
 
 @dataclass(frozen=True, eq=False)
+class Learned:
+    """The filters of a model on its data: ``filters`` of ``nodes`` (n,), or ``unified`` (F, L), or neither."""
+
+    task: Task
+    nodes: np.ndarray
+    filters: Filters | None
+    unified: np.ndarray | None
+
+
+@dataclass(frozen=True, eq=False)
 class Findings:
     """A run and, where there is a model, what it does."""
 
@@ -209,12 +221,45 @@ def gather(
     except DataNotFound:
         record.notes.append("There is no trained model yet, so only the settings and the learning curve are shown.")
         return Findings(record, None)
-    request = RunRequest(**{field.name: record.config[field.name] for field in fields(RunRequest)})
-    if data_root is not None:
-        request = RunRequest(**{**request.__dict__, "data_root": data_root})
-    task, split = load_task(request, loading)
+    task, split = load_task(_request(record, data_root), loading)
     resources = Resources(memory, None, run, report, progress, evaluated)
     return Findings(record, _evaluate(record, card, model, task, split, clusters, resources))
+
+
+def _request(record: RunRecord, data_root: str | None) -> RunRequest:
+    """What the run was asked for; its data may lie elsewhere now."""
+    request = RunRequest(**{field.name: record.config[field.name] for field in fields(RunRequest)})
+    return request if data_root is None else replace(request, data_root=data_root)
+
+
+def learned_filters(
+    run: Path, clusters: int | None = None, data_root: str | None = None, by_shape: bool = False
+) -> Learned:
+    """The filters of a run's model alone: of all nodes, or of those that it was to fit.
+
+    Args:
+        clusters: how many kinds of filters; chosen by default.
+        by_shape: tell kinds by the shape of responses alone; see :func:`describe_filters`.
+    """
+    record = read_record(run)
+    _, model = load_model(run)
+    task, split = load_task(_request(record, data_root))
+    nodes = split.train if split.fit else np.arange(task.graph.num_nodes)
+
+    def compute(ids: np.ndarray) -> tuple[np.ndarray, ...]:
+        return (filter_coefficients(model, ids) if isinstance(model, NodeWiseFilter) else ids,)
+
+    alpha = np.concatenate([part for _, (part,) in node_blocks(model, task.graph, compute, nodes)])
+    return Learned(task, nodes, *_filters(model, alpha, clusters, by_shape))
+
+
+def _filters(
+    model: NodeModel, alpha: np.ndarray, clusters: int | None, by_shape: bool = False
+) -> tuple[Filters | None, np.ndarray | None]:
+    """Those of a node-wise model with coefficients α (n, H, K+1), or (F, L) that all nodes share, or neither."""
+    if isinstance(model, NodeWiseFilter):
+        return describe_filters(model, alpha, clusters, by_shape), None
+    return None, model.frequency_response(frequency_grid()) if isinstance(model, SpectralFilter) else None
 
 
 def _evaluate(
@@ -244,11 +289,7 @@ def _evaluate(
 
     blocks = [parts for _, parts in node_blocks(model, graph, compute, None if small else nodes, resources)]
     scores, *alpha = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    filters = unified = None
-    if isinstance(model, NodeWiseFilter):
-        filters = describe_filters(model, alpha[0][np.searchsorted(nodes, shown)], clusters)
-    elif isinstance(model, SpectralFilter):
-        unified = model.frequency_response(frequency_grid())
+    filters, unified = _filters(model, alpha[0][np.searchsorted(nodes, shown)] if alpha else shown, clusters)
     width = grid_width(graph)
     spectra: dict[str, np.ndarray] = {}
     if small and graph.features is not None and graph.num_edges:
@@ -277,12 +318,23 @@ def _map_size(card: ModelCard, model: NodeModel, task: Task) -> int:
     return min(_MAP_NODES, max(500, int(_MAP_BYTES / per_node)))
 
 
-def describe_filters(model: NodeWiseFilter, alpha: np.ndarray, number: int | None = None) -> Filters:
-    """What the coefficients of some nodes, (n, H, K+1), amount to; ``number`` of clusters, chosen by default."""
+def describe_filters(
+    model: NodeWiseFilter, alpha: np.ndarray, number: int | None = None, by_shape: bool = False
+) -> Filters:
+    """What the coefficients of some nodes, (n, H, K+1), amount to.
+
+    Args:
+        number: of clusters, chosen by default.
+        by_shape: cluster responses of unit norm, for models in which a read-out sets the scale.
+    """
     lam, channel = frequency_grid(), default_channel(model)
     tokens = model.token_response(lam, channel)
     responses = np.einsum("nhk,kl->nhl", alpha, tokens)
-    clusters = cluster_filters(responses, number)
+    compared = responses
+    if by_shape:
+        norm = np.sqrt(np.square(responses).sum(axis=(1, 2), keepdims=True))
+        compared = np.divide(responses, norm, out=np.zeros_like(responses), where=norm > 0)
+    clusters = cluster_filters(compared, number)
     return Filters(
         lam,
         tokens,
@@ -290,7 +342,7 @@ def describe_filters(model: NodeWiseFilter, alpha: np.ndarray, number: int | Non
         pass_shares(responses, lam),
         order_contributions(alpha, tokens),
         clusters,
-        clusters.assign(responses),
+        clusters.assign(compared),
         model.filter_layers,
         not isinstance(model, PolyFormerModel),
         channel,

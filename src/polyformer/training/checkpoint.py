@@ -56,6 +56,7 @@ class Checkpoint:
 
     Attributes:
         resumed_after: the epochs after which training was taken up again so far.
+        cpu_seconds: time of the processor, all threads of the first process.
     """
 
     epoch: int
@@ -66,6 +67,7 @@ class Checkpoint:
     best_parameters: dict[str, Tensor]
     optimizer: dict[int, dict[str, Tensor]]
     resumed_after: list[int] = field(default_factory=list)
+    cpu_seconds: float = 0.0
 
     def save(self, path: Path) -> None:
         """Replace ``path``."""
@@ -74,7 +76,7 @@ class Checkpoint:
         tensors |= {
             f"optimizer/{i}/{key}": value for i, state in self.optimizer.items() for key, value in state.items()
         }
-        names = ("epoch", "seconds", "best_epoch", "best_score", "resumed_after")
+        names = ("epoch", "seconds", "cpu_seconds", "best_epoch", "best_score", "resumed_after")
         about = {name: getattr(self, name) for name in names}
         write_tensors(path, tensors, about)
 

@@ -179,7 +179,7 @@ class Trainer:
         )
         self.checkpoint, self.observer, self.should_stop, self.registry = checkpoint, observer, should_stop, registry
         self.stopping = EarlyStopping(settings.patience)
-        self.epoch, self.seconds = 0, 0.0
+        self.epoch, self.seconds, self.cpu_seconds = 0, 0.0, 0.0
         self.resumed_after: list[int] = []
         self.best_parameters = self._copy_parameters()
         if checkpoint is not None:
@@ -226,6 +226,7 @@ class Trainer:
                 for i, entry in state.items()
             },
             self.resumed_after,
+            self.cpu_seconds,
         ).save(path)
 
     @torch.no_grad()
@@ -241,7 +242,7 @@ class Trainer:
         return self.workers.first(of_all)
 
     def _run_epoch(self) -> None:
-        start = time.monotonic()
+        start, began = time.monotonic(), time.process_time()
         epoch = self.epoch + 1
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
@@ -254,6 +255,7 @@ class Trainer:
             self.best_parameters = self._copy_parameters()
         seconds = time.monotonic() - start
         self.seconds += seconds
+        self.cpu_seconds += time.process_time() - began
         if self.observer is not None:
             self.observer(EpochRecord(epoch, loss, val, seconds), self.stopping.best_epoch, self.stopping.best_score)
 
@@ -328,5 +330,5 @@ class Trainer:
         self.best_parameters = {name: tensor.to(self.device) for name, tensor in checkpoint.best_parameters.items()}
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": checkpoint.optimizer})
         self.stopping.best_epoch, self.stopping.best_score = checkpoint.best_epoch, checkpoint.best_score
-        self.epoch, self.seconds = checkpoint.epoch, checkpoint.seconds
+        self.epoch, self.seconds, self.cpu_seconds = checkpoint.epoch, checkpoint.seconds, checkpoint.cpu_seconds
         self.resumed_after = [*checkpoint.resumed_after, checkpoint.epoch]

@@ -202,7 +202,7 @@ def _train(
 ) -> dict[str, Any]:
     run, request, card, model = prepared.run, prepared.request, prepared.card, prepared.model
     task, split = prepared.task, prepared.split
-    started = time.monotonic()
+    started, began = time.monotonic(), time.process_time()
     model.to(workers.each(lambda: choose_device(request.device)))
     training = card.training.resolve(len(split.train), task.graph.num_features)
     tokens = None if request.tokens is None else Path(request.tokens)
@@ -213,7 +213,10 @@ def _train(
         check_divisible(model, request.model, workers.count)
 
     workers.in_turn(bind)  # what is kept on disk is computed once
-    preparation = time.monotonic() - started
+    preparation = {
+        "preparation_seconds": round(time.monotonic() - started, 3),
+        "preparation_cpu_seconds": round(time.process_time() - began, 3),
+    }
 
     def go_on() -> None:
         if registry is not None and registry.latest is not None:
@@ -261,7 +264,9 @@ def _train(
     return workers.first(finish)
 
 
-def _result(prepared: PreparedRun, trainer: Trainer, test: float | None, preparation: float) -> dict[str, Any]:
+def _result(
+    prepared: PreparedRun, trainer: Trainer, test: float | None, preparation: dict[str, float]
+) -> dict[str, Any]:
     """What ``result.json`` holds."""
     request, task, model, stopping = prepared.request, prepared.task, prepared.model, trainer.stopping
     result = {
@@ -271,7 +276,8 @@ def _result(prepared: PreparedRun, trainer: Trainer, test: float | None, prepara
         "best_epoch": stopping.best_epoch,
         "epochs": trainer.epoch,
         "seconds": round(trainer.seconds, 3),
-        "preparation_seconds": round(preparation, 3),
+        "cpu_seconds": round(trainer.cpu_seconds, 3),
+        **preparation,
         "peak_memory_bytes": peak_memory(),
         "batch_size": trainer.settings.batch_size,
         "parameters": int(np.sum([p.numel() for p in model.parameters()])),

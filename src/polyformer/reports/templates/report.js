@@ -49,7 +49,18 @@
   const around = { counts: unpack(data.neighbours.counts, Uint8Array), nodes: unpack(data.neighbours.nodes, data.neighbours.width === "Uint16Array" ? Uint16Array : Uint32Array), starts: new Uint32Array(count) };
   for (let i = 1; i < count; i++) around.starts[i] = around.starts[i - 1] + around.counts[i - 1];
   const filters = data.filters;
-  if (filters) filters.alpha = unpack(filters.coefficients, Int16Array);
+  if (filters) {
+    filters.alpha = unpack(filters.coefficients, Int16Array);
+    for (let k = 0; k < filters.orders; k++) columns["alpha" + k] = coefficientColumn(k);
+  }
+  // To colour by; the chosen node's coefficients have a chart of their own, so they are not among its facts.
+  function coefficientColumn(k) {
+    const { heads, orders, step, alpha } = filters, raw = new Float64Array(count);
+    for (let i = 0; i < count; i++) for (let h = 0; h < heads; h++) raw[i] += (alpha[(i * heads + h) * orders + k] * step) / heads;
+    const least = raw.reduce((a, b) => Math.min(a, b), Infinity), most = raw.reduce((a, b) => Math.max(a, b), -Infinity);
+    const size = (most - least) / (MISSING - 1) || 1;
+    return { title: "coefficient α_" + k + (heads > 1 ? ", mean of heads" : ""), least, most, step: size, digits: 3, chart: true, values: Uint16Array.from(raw, (value) => Math.round((value - least) / size)) };
+  }
 
   function valueOf(column, i) {
     const raw = column.values[i];
@@ -198,7 +209,7 @@
     byId("panel-title").textContent = "Node " + nameOf(i);
     const facts = byId("panel-facts");
     facts.textContent = "";
-    for (const [key, column] of Object.entries(columns)) {
+    for (const [key, column] of Object.entries(columns).filter(([, column]) => !column.chart)) {
       const row = document.createElement("div"), term = document.createElement("dt"), text = document.createElement("dd");
       row.dataset.fact = key;
       term.textContent = column.title;

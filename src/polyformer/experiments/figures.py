@@ -1,0 +1,214 @@
+"""The paper's figures from the runs of their plans: drawn with the charts of the report, their numbers beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyformer.datasets.image_fitting import FILTERS
+from polyformer.experiments import EXPERIMENTS
+from polyformer.experiments.plan import Job, Series
+from polyformer.experiments.records import Records
+from polyformer.files import reporting_io_errors, write_json, write_whole
+from polyformer.registry import parse_spec
+from polyformer.reports import charts
+from polyformer.reports.findings import Learned, learned_filters
+from polyformer.reports.svg import Panel, draw_svg
+
+__all__ = ["FIGURES", "Figure", "draw_figure", "write_figure"]
+
+_TIMES = ("seconds", "preparation_seconds", "cpu_seconds", "preparation_cpu_seconds")
+_METRICS = {"accuracy": "accuracy", "roc_auc": "ROC-AUC", "r2": "R²"}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An image, and what it shows as JSON."""
+
+    svg: str
+    numbers: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A finished run, its record and, where it is kept, its model."""
+
+    job: Job
+    record: dict[str, Any]
+    model: Path | None
+
+    @property
+    def series(self) -> Series:
+        return self.job.series
+
+    @property
+    def data(self) -> str:
+        """What it was trained on, which may stand in for something else."""
+        return str(self.record["config"]["task"]["name"])
+
+    @property
+    def remark(self) -> str:
+        """What stands in for what."""
+        parts = [] if self.series.stands_for is None else [f"{self.data} stands in for {self.series.stands_for}"]
+        asked = parse_spec(self.series.source)[0]
+        return "; ".join(parts if self.data == asked else [*parts, f"{self.data} stand in for {asked}"])
+
+    def facts(self) -> dict[str, Any]:
+        """What the numbers of any figure say of a run."""
+        result = self.record["result"]
+        kept = ("metric", "test", "epochs", *_TIMES, "peak_memory_bytes", "parameters")
+        return {
+            "model": self.series.model,
+            "basis": self.series.basis,
+            "dataset": self.series.dataset,
+            "data": self.data,
+            "stands_for": self.series.stands_for,
+            **{name: result.get(name) for name in kept},
+        }
+
+
+def draw_figure(
+    name: str,
+    series: Sequence[Series],
+    found: Sequence[tuple[Job, dict[str, Any]]],
+    records: Records,
+    data_root: Path | None = None,
+) -> Figure | None:
+    """A figure from the runs that there are; None where there are none to draw.
+
+    Args:
+        found: finished runs and their records.
+        records: where the models of those runs are kept.
+    """
+    order = {entry.key: i for i, entry in enumerate(series)}
+    there = [_Run(job, record, records.model(job)) for job, record in found if job.series.key in order]
+    runs = sorted(there, key=lambda run: (order[run.series.key], run.job.run))
+    drawn = FIGURES[name](runs, data_root)
+    if drawn is None:
+        return None
+    panels, numbers, about = drawn
+    told = dict.fromkeys([run.series.note for run in runs] + [run.remark for run in runs if run.remark])
+    notes = [about, *(f"{note[0].upper()}{note[1:]}." for note in told)]
+    title = EXPERIMENTS[name].title
+    return Figure(draw_svg(title, panels, notes), {"title": title, "notes": notes, "panels": numbers})
+
+
+def write_figure(figure: Figure, folder: Path, name: str) -> Path:
+    """Write ``<name>.svg`` and ``<name>.json``; returns the path of the image."""
+    path = folder / f"{name}.svg"
+    with reporting_io_errors("a figure", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with write_whole(path) as file:
+            file.write(figure.svg.encode())
+        write_json(path.with_suffix(".json"), figure.numbers)
+    return path
+
+
+Drawn = tuple[list[Panel], list[dict[str, Any]], str] | None
+"""Panels, what they show as JSON, and a note on how to read them."""
+
+
+def _filter_panels(runs: Sequence[_Run], data_root: Path | None, clusters: int, by_shape: bool = False) -> Drawn:
+    """A panel for the first run of each series: the kinds of filters, or the filter that all nodes share."""
+    root = None if data_root is None else str(data_root)
+    panels, numbers = [], []
+    for run in runs:
+        if run.job.run != 0 or run.model is None:
+            continue
+        learned = learned_filters(run.model, clusters, root, by_shape)
+        chart, content = _filters(run, learned)
+        metric, score = run.record["result"]["metric"], run.record["result"]["test"]
+        title = f"{run.series.model} on {run.series.dataset}, {_METRICS[metric]} {score:.4f}"
+        panels.append(Panel(title, chart, run.remark))
+        numbers.append(run.facts() | content)
+    about = "Mean response of each cluster of nodes (k-means), with one standard deviation over its nodes."
+    if by_shape:
+        about += (
+            " The read-out behind the filter sets scale, sign and offset, so clusters are of responses of unit norm, "
+            "and means are scaled to a largest gain of one with the sign of the target."
+        )
+    return (panels, numbers, about) if panels else None
+
+
+def _filters(run: _Run, learned: Learned) -> tuple[Any, dict[str, Any]]:
+    """The chart of a model's filters, and its curves."""
+    filters = learned.filters
+    if filters is None:
+        assert learned.unified is not None
+        return charts.unified_chart(learned.unified), {"filters": learned.unified.round(5).tolist()}
+    sizes = np.bincount(filters.cluster, minlength=len(filters.clusters.centres))
+    mean, spread = charts.cluster_curves(filters)
+    kinds = [
+        {"nodes": int(size), "mean": mean[c, 0].round(5).tolist(), "spread": spread[c, 0].round(5).tolist()}
+        for c, size in enumerate(sizes)
+    ]
+    content: dict[str, Any] = {"lam": filters.lam.round(5).tolist(), "clusters": kinds}
+    targets = _targets(run, filters.lam)
+    if targets is None:
+        return charts.cluster_chart(filters), content
+    pixels = learned.task.graph.features
+    assert isinstance(pixels, np.ndarray)
+    dark = pixels[learned.nodes, 0] < 0.5
+    names, matched = [], []
+    for c, kind in enumerate(kinds):
+        kind["dark_share"] = float(dark[filters.cluster == c].mean()) if sizes[c] else 0.0
+        names.append(f"cluster {c + 1} ({sizes[c]:,} pixels, {100 * kind['dark_share']:.0f} % with x < 0.5)")
+        matched.append(list(targets)[0 if kind["dark_share"] > 0.5 else 1])
+    content["targets"] = {name: response.round(5).tolist() for name, response in targets.items()}
+    return charts.cluster_chart(filters, names, targets, matched), content
+
+
+def _targets(run: _Run, lam: np.ndarray) -> Mapping[str, np.ndarray] | None:
+    """The pair of filters that an image was made with, on a grid of λ; None of other data."""
+    name = parse_spec(run.job.request.data)[1].get("filter")
+    if name is None:
+        return None
+    dark, bright = FILTERS[str(name)]
+    return {"target, x < 0.5": dark(lam), "target, x ≥ 0.5": bright(lam)}
+
+
+def _cost_panels(runs: Sequence[_Run], data_root: Path | None) -> Drawn:
+    """Score, time and memory of every model, the mean over its runs, and what comes before training."""
+    by_series: dict[tuple[str, ...], list[_Run]] = {}
+    for run in runs:
+        if run.record["result"]["test"] is not None:
+            by_series.setdefault(run.series.key, []).append(run)
+    if not by_series:
+        return None
+    costs, numbers = [], []
+    for some in by_series.values():
+        mean = {
+            name: float(np.mean([run.record["result"][name] for run in some])) for name in ("test", "epochs", *_TIMES)
+        }
+        memory = max(run.record["result"]["peak_memory_bytes"] for run in some)
+        name = some[0].series.model
+        times = mean["cpu_seconds"], mean["preparation_cpu_seconds"]  # other work on the machine counts for neither
+        costs.append(charts.Cost(name, mean["test"], *times, memory))
+        numbers.append(some[0].facts() | mean | {"peak_memory_bytes": memory, "runs": len(some)})
+    first = next(iter(by_series.values()))[0]
+    metric = _METRICS[first.record["result"]["metric"]]
+    sizes = [cost.memory for cost in costs]
+    area = f"circles: peak memory, {min(sizes) / 2**20:,.0f} to {max(sizes) / 2**20:,.0f} MiB"
+    panels = [
+        Panel(f"{first.data}: score, time, memory ({area})", charts.cost_chart(costs, metric), first.remark),
+        Panel("Preprocessing before the first step", charts.preparation_chart(costs)),
+    ]
+    about = (
+        "Means over runs. Times are the processor's, on one thread. Memory is the peak of the whole process, the "
+        "libraries with it. Preprocessing is all that comes before the first step (tokens, eigenvectors, edges), "
+        "computed anew in every run."
+    )
+    return panels, numbers, about
+
+
+FIGURES: dict[str, Callable[[Sequence[_Run], Path | None], Drawn]] = {
+    "fig2": partial(_filter_panels, clusters=2, by_shape=True),
+    "fig3": partial(_filter_panels, clusters=5),
+    "fig4": _cost_panels,
+}
+"""How each figure of the paper is drawn; its plans are in ``EXPERIMENTS``."""
