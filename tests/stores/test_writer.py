@@ -70,7 +70,7 @@ def test_killed_at_random_moments_and_resumed(tmp_path: Path, basis: str) -> Non
             while not out.exists():
                 print(file=server.stdin, flush=True)
                 child = int(server.stdout.readline())
-                time.sleep(moments.uniform(0.0, 0.08))
+                time.sleep(moments.uniform(0.0, 0.08 * 1.05**kills))  # ever longer: a slow disk gets on too
                 os.kill(child, signal.SIGKILL)
                 kills += 1
                 print(file=server.stdin, flush=True)

@@ -93,14 +93,25 @@ class TokenDirectoryWriter(TokenSink):
             self._refuse_another_job(job)
         self._blocks = {b["start"]: b for b in blocks if file_digest(self.folder / b["file"]) == b["digest"]}
         if not self.assembled:
-            kept = {_LOCK} | {block["file"] for block in self._blocks.values()}
+            kept = {_LOCK, _NODES} | {block["file"] for block in self._blocks.values()}
             for path in self.folder.iterdir():
                 if path.name not in kept:
                     path.unlink()
-            if self.nodes is not None:
-                with write_whole(self.folder / _NODES) as file:
-                    np.save(file, self.nodes)
+            self._write_nodes()
             self._write_progress()
+
+    def _write_nodes(self) -> None:
+        """Have the rows asked for at hand for other processes; those of this job are left as they are."""
+        path = self.folder / _NODES
+        try:
+            found = array_digest(np.load(path, allow_pickle=False))
+        except (OSError, ValueError, EOFError):
+            found = None
+        if self.nodes is None:
+            path.unlink(missing_ok=True)
+        elif found != self.about["nodes"]:
+            with write_whole(path) as file:
+                np.save(file, self.nodes)
 
     def _found(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """The job whose tokens are here, and its blocks that are still to be put together."""
