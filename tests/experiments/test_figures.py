@@ -104,17 +104,20 @@ def test_filters_of_all_nodes_beside_clusters(tmp_path: Path) -> None:
     assert all(records.is_finished(job) for job in jobs)
 
 
-def _cost(series: Any, test: float | None, seconds: float) -> dict[str, Any]:
+def _cost(series: Any, test: float | None, seconds: float, limit: int = 10) -> dict[str, Any]:
     result = {"metric": "roc_auc", "test": test, "epochs": 9, "seconds": 1e6, "preparation_seconds": 1e6}
     result |= {"cpu_seconds": seconds, "preparation_cpu_seconds": 2 * seconds}
     result |= {"peak_memory_bytes": 1 << 29, "parameters": 99}
-    return {"result": result, "config": {"task": {"name": series.dataset}}}
+    return {"result": result, "config": {"task": {"name": series.dataset}, "settings": {"epochs": limit}}}
 
 
 def test_costs_are_means_over_runs(tmp_path: Path) -> None:
     _, series = open_experiment("fig4")
     former = [(Job(series[0], i), _cost(series[0], score, 10.0 * (i + 1))) for i, score in enumerate((0.9, 0.8))]
-    other = [(Job(series[1], 0), _cost(series[1], 0.5, 90.0)), (Job(series[2], 0), _cost(series[2], None, 1.0))]
+    other = [
+        (Job(series[1], 0), _cost(series[1], 0.5, 90.0, limit=9)),
+        (Job(series[2], 0), _cost(series[2], None, 1.0)),
+    ]
     figure = draw_figure("fig4", series, [*other, *former], Records(tmp_path))
     assert figure is not None
     first, second = figure.numbers["panels"]
@@ -123,6 +126,9 @@ def test_costs_are_means_over_runs(tmp_path: Path) -> None:
     assert "1,000,000" not in figure.svg
     assert first["test"] == pytest.approx(0.85)
     assert (second["model"], second["runs"]) == ("transformer", 1)
+    assert (first["cut_off"], second["cut_off"]) == (False, True)
+    assert figure.svg.count(">transformer *<") == 2
+    assert "Ended by the limit of epochs" in figure.svg
     assert "minesweeper stands in for roman-empire" in figure.svg
     assert draw_figure("fig4", series, [], Records(tmp_path)) is None
 

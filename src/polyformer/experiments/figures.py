@@ -58,6 +58,11 @@ class _Run:
         asked = parse_spec(self.series.source)[0]
         return "; ".join(parts if self.data == asked else [*parts, f"{self.data} stand in for {asked}"])
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether the limit of epochs ended it and not its patience: it might have come further."""
+        return bool(self.record["result"]["epochs"] >= self.record["config"]["settings"]["epochs"])
+
     def facts(self) -> dict[str, Any]:
         """What the numbers of any figure say of a run."""
         result = self.record["result"]
@@ -186,23 +191,25 @@ def _cost_panels(runs: Sequence[_Run], data_root: Path | None) -> Drawn:
             name: float(np.mean([run.record["result"][name] for run in some])) for name in ("test", "epochs", *_TIMES)
         }
         memory = max(run.record["result"]["peak_memory_bytes"] for run in some)
-        name = some[0].series.model
+        cut_off = any(run.cut_off for run in some)
+        name = f"{some[0].series.model}{' *' if cut_off else ''}"
         times = mean["cpu_seconds"], mean["preparation_cpu_seconds"]  # other work on the machine counts for neither
         costs.append(charts.Cost(name, mean["test"], *times, memory))
-        numbers.append(some[0].facts() | mean | {"peak_memory_bytes": memory, "runs": len(some)})
+        numbers.append(some[0].facts() | mean | {"peak_memory_bytes": memory, "runs": len(some), "cut_off": cut_off})
     first = next(iter(by_series.values()))[0]
     metric = _METRICS[first.record["result"]["metric"]]
-    sizes = [cost.memory for cost in costs]
-    area = f"circles: peak memory, {min(sizes) / 2**20:,.0f} to {max(sizes) / 2**20:,.0f} MiB"
     panels = [
-        Panel(f"{first.data}: score, time, memory ({area})", charts.cost_chart(costs, metric), first.remark),
+        Panel(f"Score, time and memory on {first.data}", charts.cost_chart(costs, metric), first.remark),
         Panel("Preprocessing before the first step", charts.preparation_chart(costs)),
     ]
+    sizes = [cost.memory / 2**20 for cost in costs]
     about = (
-        "Means over runs. Times are the processor's, on one thread. Memory is the peak of the whole process, the "
-        "libraries with it. Preprocessing is all that comes before the first step (tokens, eigenvectors, edges), "
-        "computed anew in every run."
+        "Means over runs. Times are the processor's, on one thread. The area of a circle is the peak memory of the "
+        f"whole process, the libraries with it: {min(sizes):,.0f} to {max(sizes):,.0f} MiB. Preprocessing is all that "
+        "comes before the first step (tokens, eigenvectors, edges), computed anew in every run."
     )
+    if any(content["cut_off"] for content in numbers):
+        about += " * Ended by the limit of epochs, not by patience: with more time it may score higher."
     return panels, numbers, about
 
 

@@ -263,8 +263,9 @@ def preparation_chart(costs: Sequence[Cost]) -> go.Figure:
     figure = _figure("preprocessing time in seconds", "")
     figure.update_xaxes(type="log")
     for i in sorted(range(len(costs)), key=lambda i: costs[i].preparation):
-        seconds, name = costs[i].preparation, html.escape(costs[i].name)
-        _marker(figure, max(seconds, 1e-3), name, costs[i].name, f"{seconds:,.{0 if seconds >= 10 else 2}f} s", i, 11)
+        seconds, name = costs[i].preparation, costs[i].name
+        text = f"{seconds:,.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
+        _marker(figure, max(seconds, 1e-3), html.escape(name), name, text, i, 11)
     return figure
 
 
