@@ -118,6 +118,8 @@ def test_names_are_escaped(tmp_path: Path, regression: bool) -> None:
     assert "<script>alert" not in page
     assert "<b>mine" not in page
     assert page.count("</script>") == 4
+    assert ("classes served" in page) != regression
+    assert ("real values to predict" in page) == regression
 
 
 def test_without_test_nodes_others_are_judged_and_that_is_said(tmp_path: Path) -> None:

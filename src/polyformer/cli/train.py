@@ -259,10 +259,9 @@ def _new_run_path(data: str, model: str) -> Path:
 
 
 def _announce(display: Display, facts: dict[str, Any]) -> None:
-    display.say(
-        f"{facts['name']}: {facts['nodes']:,} nodes, {facts['edges']:,} edges, {facts['features']:,} features, "
-        f"{facts['classes']} classes"
-    )
+    from polyformer.training.request import data_sentence
+
+    display.say(data_sentence(facts))
     display.say(
         f"split {facts['split']} by protocol '{facts['protocol']}': {facts['train']:,} train, {facts['val']:,} val, "
         f"{facts['test']:,} test; selected by {facts['metric']} on validation"

@@ -16,6 +16,7 @@ from polyformer.filters import BANDS, local_homophily
 from polyformer.reports import charts
 from polyformer.reports.explorer import explorer_data
 from polyformer.reports.findings import Findings, Outcome, RunRecord
+from polyformer.training.request import data_sentence
 
 __all__ = ["Figures", "check_extra", "extra_installed", "score_rows", "write_page", "write_report"]
 
@@ -89,8 +90,7 @@ def _json(content: Any) -> str:
 def _facts(record: RunRecord) -> dict[str, str]:
     task, config, result = record.config["task"], record.config, record.result
     facts = {
-        "data": f"{task['name']}: {task['nodes']:,} nodes, {task['edges']:,} edges, {task['features']:,} features, "
-        + (f"{task['classes']} classes" if task["classes"] else "real values to predict"),
+        "data": data_sentence(task),
         "model": str(config["model"]),
         "split": f"{config['split']} by protocol '{task['protocol']}': {task['train']:,} train, {task['val']:,} "
         f"validation, {task['test']:,} test",
@@ -172,7 +172,7 @@ def _judged(outcome: Outcome) -> tuple[np.ndarray, np.ndarray, str]:
 
 
 def _clusters(outcome: Outcome | None) -> list[dict[str, Any]]:
-    """A row for each kind of filter: size, shares, degree, homophily, classes."""
+    """A row for each kind of filter: size, shares, degree, and where there are classes, homophily and these."""
     if outcome is None or outcome.filters is None:
         return []
     filters, task, shown = outcome.filters, outcome.task, outcome.shown
@@ -182,10 +182,9 @@ def _clusters(outcome: Outcome | None) -> list[dict[str, Any]]:
         inside = filters.cluster == c
         if not inside.any():
             continue
-        row = {"name": f"cluster {c + 1}", "size": int(inside.sum()), "share": float(inside.mean()), "classes": ""}
+        row: dict[str, Any] = {"name": f"cluster {c + 1}", "size": int(inside.sum()), "share": float(inside.mean())}
         row |= {name: float(filters.bands[inside, i].mean()) for i, name in enumerate(BANDS)}
         row["degree"] = float(degree[inside].mean())
-        row["homophily"] = None
         if homophily is not None:
             known = homophily[inside][np.isfinite(homophily[inside])]
             row["homophily"] = float(known.mean()) if len(known) else None

@@ -18,7 +18,7 @@ from polyformer.tasks import Task
 from polyformer.tokens import open_tokens
 from polyformer.training.settings import TrainingSettings
 
-__all__ = ["RunRequest", "describe_task", "load_task"]
+__all__ = ["RunRequest", "data_sentence", "describe_task", "load_task"]
 
 
 @dataclass(frozen=True)
@@ -104,3 +104,14 @@ def describe_task(task: Task, split: Split) -> dict[str, Any]:
         "val": len(split.val),
         "test": len(split.test),
     }
+
+
+def data_sentence(facts: dict[str, Any]) -> str:
+    """What :func:`describe_task` found, for people.
+
+    >>> data_sentence({"name": "grid", "nodes": 10_000, "edges": 19_800, "features": 1, "classes": 0})
+    'grid: 10,000 nodes, 19,800 edges, 1 feature, real values to predict'
+    """
+    counts = [f"{facts[name]:,} {name if facts[name] != 1 else name[:-1]}" for name in ("nodes", "edges", "features")]
+    asked = f"{facts['classes']} classes" if facts["classes"] else "real values to predict"
+    return f"{facts['name']}: {', '.join([*counts, asked])}"
