@@ -1,7 +1,7 @@
 """What the Ray engine costs on top of the disk engine: the same blocks of columns, two tasks of one thread against two
 threads in one process; and what goes through Ray.
 
-``python -m benchmarks.ray [--nodes 4e6] [--edges 4e7] [--order 50] [--repeats 1] [--folder DIR] [--json FILE]``
+``python -m benchmarks.ray [--nodes 4e6] [--edges 4e7] [--order 80] [--repeats 1] [--folder DIR] [--json FILE]``
 
 The graph is made up; a block of 16 of its 32 columns takes a minute or more. Starting the cluster is told apart.
 """
@@ -43,7 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=float, default=4e6)
     parser.add_argument("--edges", type=float, default=4e7)
-    parser.add_argument("--order", type=int, default=50)
+    parser.add_argument("--order", type=int, default=80)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="keeps the graph for the next time")
     parser.add_argument("--json", type=Path)
