@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 
 from polyformer.cluster import connected
 from polyformer.graph import Graph
-from tests.ray_cluster import small_cluster
+from tests.ray_cluster import loopback_only, small_cluster
 from tests.training.team import Team
 
 
@@ -46,6 +46,15 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
     "two parts": _two_parts,
     "no edges": lambda: Graph(np.empty((2, 0), np.int64), np.random.default_rng(7).standard_normal((5, 3))),
 }
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Tests on Ray, their fixtures included, know no network but loopback."""
+    if item.get_closest_marker("ray") is None:
+        return (yield)
+    with loopback_only():
+        return (yield)
 
 
 @pytest.fixture(autouse=True, scope="session")

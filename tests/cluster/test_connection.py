@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +103,10 @@ with connected(cpus=3):
     assert cpus == 3
     assert addresses
     assert set(addresses) <= LOOPBACK
-    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+    deadline = time.monotonic() + 30
+    while (left := [pid for pid in pids if os.path.exists(f"/proc/{pid}")]) and time.monotonic() < deadline:
+        time.sleep(0.1)  # they have been told to end
+    assert not left
 
 
 @pytest.mark.ray
@@ -118,3 +123,15 @@ def test_errors_of_tasks(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 def _raise(error: Exception) -> None:
     raise error
+
+
+@pytest.mark.ray
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network of its own needs root")
+def test_tests_on_ray_have_no_network_but_loopback() -> None:
+    assert [name for _, name in socket.if_nameindex()] == ["lo"]
+    with pytest.raises(OSError, match="unreachable"), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        any_socket.connect(("192.0.2.1", 9))
+
+
+def test_other_tests_keep_the_network_of_the_machine() -> None:
+    assert Path("/proc/thread-self/ns/net").readlink() == Path(f"/proc/{os.getppid()}/ns/net").readlink()
