@@ -144,23 +144,19 @@ class TokenModel(NodeModel):
     def accumulate(self, nodes: Tensor, loss: Callable[[Tensor, slice], Tensor]) -> float:
         """In slices; the projected route propagates once, forward and back, for all of them."""
         count, total, step = len(nodes), 0.0, self.rows_per_step
-        slices = [slice(start, min(start + step, count)) for start in range(0, count, step)]
-        source = bound(self._input)
-        if isinstance(source, RowInput):
-            for rows in slices:
-                value = loss(self.encode_tokens(source.rows(nodes[rows], self.input.weight)), rows)
-                value.backward()
-                total += float(value.detach())
-            return total
-        whole, gradients = self.embed(nodes), []
-        for rows in slices:
-            part = whole[rows].detach().requires_grad_()
-            value = loss(self.encode(part), rows)
+        whole = self.embed(nodes) if self.route == "projected" else None
+        gradients = []
+        for start in range(0, count, step):
+            rows = slice(start, min(start + step, count))
+            part = None if whole is None else whole[rows].detach().requires_grad_()
+            value = loss(self(nodes[rows]) if part is None else self.encode(part), rows)
             value.backward()
             total += float(value.detach())
-            assert part.grad is not None
-            gradients.append(part.grad)
-        whole.backward(torch.cat(gradients))
+            if part is not None:
+                assert part.grad is not None
+                gradients.append(part.grad)
+        if whole is not None:
+            whole.backward(torch.cat(gradients))
         return total
 
     def embed(self, nodes: Tensor) -> Tensor:
