@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: run test bench lint install clean
+.PHONY: run test bench results lint install clean
 
 # Train on the generated Minesweeper board and print what it reached.
 run: install
@@ -18,6 +18,10 @@ test: install lint
 # Ratios against scipy, torch and a literal implementation, growth, scores, large graphs; an hour or more.
 bench: install
 	$(BIN)/python -m benchmarks
+
+# The page of all tables, from the records under results/.
+results: install
+	$(BIN)/polyformer reproduce --page docs/results.md
 
 lint: install
 	$(BIN)/ruff check .

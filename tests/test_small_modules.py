@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -99,6 +101,14 @@ def test_sizes() -> None:
         parse_bytes("8 apples")
     assert available_memory() > 1 << 20
     assert peak_memory() > 1 << 20
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="other systems do not tell")
+def test_the_peak_of_memory_is_that_of_this_process() -> None:
+    ballast = np.ones(50 << 20)  # 400 MiB
+    code = "from polyformer.machine import peak_memory; print(peak_memory())"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(child.stdout) < ballast.nbytes < peak_memory()
 
 
 def test_errors_carry_exit_codes_and_builtins() -> None:

@@ -67,3 +67,30 @@ def test_gradients_of_the_optimal_basis_are_finite_after_its_end() -> None:
     assert x.grad is not None
     assert torch.isfinite(x.grad).all()
     assert not x.grad[:, 1].any()
+
+
+def test_gradients_of_chosen_nodes_agree_with_finite_differences() -> None:
+    operator = DifferentiableOperator(Operator(small()))
+    x = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
+    for nodes in ([5, 0, 3], [2, 6, 2, 2], [1]):
+        for order in (0, 1, 3):
+            chosen = torch.tensor(nodes)
+            tokens = operator.chebyshev(x, order, chosen)
+            assert torch.allclose(tokens, operator.chebyshev(x, order)[chosen])
+            assert torch.autograd.gradcheck(lambda x, n=chosen, k=order: operator.chebyshev(x, k, n), (x,))
+
+
+@pytest.mark.parametrize("columns", [8, 100])
+def test_threads_do_not_change_a_bit(graph: Graph, columns: int) -> None:
+    operator, nodes = DifferentiableOperator(Operator(graph)), torch.randperm(graph.num_nodes)[: graph.num_nodes // 2]
+    x, threads, results = torch.randn(graph.num_nodes, columns), torch.get_num_threads(), []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            leaf = x.clone().requires_grad_()
+            tokens = operator.chebyshev(leaf, 4, nodes)
+            tokens.backward(torch.ones_like(tokens))
+            results.append((tokens.detach(), leaf.grad, operator.product(x)))
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(one, two) for one, two in zip(*results, strict=True))

@@ -45,6 +45,9 @@ def reproduce(
     out: Path = typer.Option(Path("figures"), help="The folder for figures: an SVG and its numbers as JSON each."),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
     show: bool = typer.Option(False, "--show", help="Print the tables from the records that there are; run nothing."),
+    page: Path | None = typer.Option(
+        None, metavar="FILE.md", help="Write all tables that have records (or those named) as one page; run nothing."
+    ),
     as_csv: bool = typer.Option(False, "--csv", help="Print the tables as CSV."),
     json_only: bool = typer.Option(False, "--json", help="Print the tables as JSON."),
 ) -> None:
@@ -65,6 +68,8 @@ def reproduce(
 
     - `polyformer reproduce table4 table5 --show > results.md` — tables of what has been run so far
 
+    - `polyformer reproduce --page results.md` — all of them, with the commands that made them
+
     - `polyformer reproduce fig2 --out docs/figures` — runs, then an SVG image and its numbers
 
     - `polyformer reproduce table2 --bases chebyshev --runs 1 --set batch_size=256 --set epochs=300` — in mini-batches
@@ -73,6 +78,9 @@ def reproduce(
     """
     if list_all:
         _list()
+        return
+    if page is not None:
+        _write_page(page, names, results)
         return
     if not names:
         raise InvalidParameter("'reproduce' must be told what. Got nothing. Try 'polyformer reproduce --list'.")
@@ -124,6 +132,18 @@ def _list() -> None:
         display.say(f"        data sets: {', '.join(dict.fromkeys(entry.dataset for entry in series))}")
         display.say(f"        {sum(entry.runs for entry in series)} runs")
     display.say("next: polyformer reproduce table5 --datasets chameleon_filtered --models polyformer --runs 3")
+
+
+def _write_page(page: Path, names: list[str] | None, results: Path) -> None:
+    from polyformer.experiments import EXPERIMENTS
+    from polyformer.experiments.page import results_page
+    from polyformer.experiments.records import Records
+    from polyformer.files import reporting_io_errors, write_whole
+
+    text = results_page(Records(results), names or EXPERIMENTS)
+    with reporting_io_errors("the page", page), write_whole(page) as file:
+        file.write(text.encode())
+    Display().say(f"page: {page}")
 
 
 def _read(series: list[Series], records: Records, runs: int | None) -> Outcome:

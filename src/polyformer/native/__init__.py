@@ -9,6 +9,7 @@ import ctypes
 import importlib.machinery
 import logging
 import os
+import threading
 from functools import cache
 from pathlib import Path
 
@@ -16,10 +17,11 @@ import numpy as np
 
 from polyformer.errors import InvalidParameter, MissingDependency
 
-__all__ = ["kernel_name", "native_library", "num_threads", "pointer"]
+__all__ = ["kernel_name", "native_library", "num_threads", "pointer", "use_one_thread"]
 
-_ABI = 8
+_ABI = 9
 _log = logging.getLogger("polyformer")
+_here = threading.local()
 
 
 @cache
@@ -54,10 +56,15 @@ def kernel_name() -> str:
 
 
 def num_threads() -> int:
-    """Threads for the kernel: torch's setting."""
+    """Threads for the kernel: torch's setting, or one where :func:`use_one_thread` was called."""
     import torch
 
-    return torch.get_num_threads()
+    return 1 if getattr(_here, "one_thread", False) else torch.get_num_threads()
+
+
+def use_one_thread() -> None:
+    """Let kernels that are called from this thread, one of several at work, take no others."""
+    _here.one_thread = True
 
 
 def pointer(array: np.ndarray | None) -> ctypes.c_void_p | None:

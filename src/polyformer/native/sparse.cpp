@@ -32,10 +32,11 @@ struct Product {
     const T* previous;  // null: no term
     T beta;
     T* out;
-    T* emit;  // null: nothing; else row i goes to emit + i * emit_stride, scaled
+    T* emit;  // null: nothing; else row i goes to emit + place * emit_stride, scaled
     int64_t emit_stride;
     int64_t emit_width;
     const T* emit_scale;
+    const int32_t* emit_place;  // null: row i itself; below 0: nowhere
 };
 
 // A few columns in a register. Plain arrays of sums would live on the stack.
@@ -76,7 +77,8 @@ INLINE void product_rows(const Product<T> p, int64_t begin, int64_t end) {
     const bool whole_emit = p.emit && p.emit_width == W;
     for (int64_t i = begin; i < end; ++i) {
         // The rows of the output are far apart, so no hardware prefetcher follows them.
-        if (whole_emit && i + kRowsAhead < end) prefetch_row<W, true>(p.emit + (i + kRowsAhead) * p.emit_stride);
+        if (whole_emit && !p.emit_place && i + kRowsAhead < end)
+            prefetch_row<W, true>(p.emit + (i + kRowsAhead) * p.emit_stride);
         Vector sum[kVectors], row;
 #pragma GCC unroll 16
         for (int v = 0; v < kVectors; ++v) sum[v] = Vector{};
@@ -115,8 +117,9 @@ INLINE void product_rows(const Product<T> p, int64_t begin, int64_t end) {
         }
 #pragma GCC unroll 16
         for (int v = 0; v < kVectors; ++v) store<T>(out + v * kLanes, sum[v]);
-        if (!p.emit) continue;
-        T* emit = p.emit + i * p.emit_stride;
+        const int64_t place = !p.emit ? -1 : p.emit_place ? p.emit_place[i] : i;
+        if (place < 0) continue;
+        T* emit = p.emit + place * p.emit_stride;
         const T factor = p.emit_scale ? p.emit_scale[i] : T(1);
         if (whole_emit) {
 #pragma GCC unroll 16
@@ -196,15 +199,16 @@ namespace avx2 {
 extern "C" {
 
 // Changes whenever a signature below does; the caller refuses any other.
-int polyformer_abi() { return 8; }
+int polyformer_abi() { return 9; }
 
 // Both return 0, or 1 if `width` is none of 8, 16, 32, 64.
 #define POLYFORMER_PRODUCT(name, T)                                                                                     \
     int name(int64_t rows, int width, const int64_t* indptr, const int32_t* indices, const float* values,              \
              const double* row_scale, double loop, int64_t first_row, const T* x, double alpha, const T* previous,     \
-             double beta, T* out, T* emit, int64_t emit_stride, int64_t emit_width, const T* emit_scale, int threads) {\
+             double beta, T* out, T* emit, int64_t emit_stride, int64_t emit_width, const T* emit_scale,               \
+             const int32_t* emit_place, int threads) {                                                                 \
         const Product<T> product{rows, indptr, indices, values, row_scale, T(loop), first_row, x, alpha, previous,     \
-                                 T(beta), out, emit, emit_stride, emit_width, emit_scale};                             \
+                                 T(beta), out, emit, emit_stride, emit_width, emit_scale, emit_place};                 \
         return run_product<T>(width, product, threads);                                                                \
     }
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 from polyformer.arrays import aligned_empty
 from polyformer.graph_checks import Features
 from polyformer.propagation.kernel import SparseBlock
-from polyformer.propagation.recurrences import column_blocks, padded
+from polyformer.propagation.recurrences import each_block, padded
 
 __all__ = ["FeatureMatrix"]
 
@@ -97,8 +97,11 @@ def _block_product(matrix: SparseBlock, dense: Tensor) -> Tensor:
     """B x, a block of columns at a time: (columns, c) -> (rows, c)."""
     x = dense.detach().numpy()
     out = np.empty((matrix.shape[0], x.shape[1]), x.dtype)
-    for block, width in column_blocks(x.shape[1]):
+
+    def multiply(block: slice, width: int) -> None:
         step = aligned_empty((matrix.shape[0], width), x.dtype)
         matrix.product(padded(x[:, block], width, x.dtype), step)
         out[:, block] = step[:, : block.stop - block.start]
+
+    each_block(x.shape[1], multiply)
     return torch.from_numpy(out)

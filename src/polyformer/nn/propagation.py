@@ -16,7 +16,7 @@ from torch import Tensor
 from polyformer.arrays import aligned_empty
 from polyformer.bases.optimal import Recurrence
 from polyformer.operators import Operator
-from polyformer.propagation.recurrences import Propagator, column_blocks, padded
+from polyformer.propagation.recurrences import Propagator, column_blocks, each_block, padded
 
 __all__ = ["DifferentiableOperator"]
 
@@ -46,8 +46,12 @@ class DifferentiableOperator:
 
     def chebyshev(self, x: Tensor, order: int, nodes: Tensor | None = None) -> Tensor:
         """T_0(L̂ - I) x, …, T_K(L̂ - I) x of all nodes or of ``nodes``: (N, c) -> (B, K+1, c), in O(K |E| c)."""
-        rows = torch.arange(len(x)) if nodes is None else nodes.cpu()
-        return _ChebyshevTokens.apply(x.cpu(), self._propagator(x.dtype), order, rows).to(x.device)
+        if nodes is None:
+            return _ChebyshevTokens.apply(x.cpu(), self._propagator(x.dtype), order, torch.arange(len(x))).to(x.device)
+        unique, rows = nodes.cpu().unique(return_inverse=True)
+        if len(unique) < len(nodes):
+            return self.chebyshev(x, order, unique)[rows.to(x.device)]
+        return _ChebyshevTokens.apply(x.cpu(), self._propagator(x.dtype), order, nodes.cpu()).to(x.device)
 
     def filter(self, x: Tensor, coefficients: Tensor) -> Tensor:
         r"""Polynomials of P in Chebyshev form: :math:`z_i = \sum_k c_{(i)k} (T_k(\hat L - I) x)_i`.
@@ -90,43 +94,52 @@ class _Product(torch.autograd.Function):
 def _product(x: np.ndarray, propagator: Propagator) -> np.ndarray:
     """P x, a block of columns at a time."""
     result = np.empty_like(x, order="C")
-    for block, width in column_blocks(x.shape[1]):
+
+    def multiply(block: slice, width: int) -> None:
         values = padded(x[:, block], width, propagator.dtype)
         values *= propagator.scaling[:, None]
         out = aligned_empty(values.shape, values.dtype)
         propagator.matrix.product(values, out, row_scale=propagator.row_scale, loop=propagator.loop)
         result[:, block] = out[:, : block.stop - block.start]
+
+    each_block(x.shape[1], multiply)
     return result
 
 
 class _ChebyshevTokens(torch.autograd.Function):
-    """x -> T_0(M) x, …, T_K(M) x at the given nodes: (N, c) -> (B, K+1, c)."""
+    """x -> T_0(M) x, …, T_K(M) x at the given nodes, each named once: (N, c) -> (B, K+1, c)."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, propagator: Propagator, order: int, nodes: Tensor) -> Tensor:
         ctx.propagator, ctx.order, ctx.nodes, ctx.shape = propagator, order, nodes, x.shape
         values, rows = x.detach().numpy(), nodes.numpy()
         out = np.empty((len(rows), order + 1, values.shape[1]), values.dtype)
-        inverse = propagator.inverse[rows, None]
-        for block, width in column_blocks(values.shape[1]):
-            used = block.stop - block.start
-            hops = propagator.chebyshev(padded(values[:, block], width, values.dtype), order, emit=lambda k: None)
-            for k, scaled in enumerate(hops):
-                np.multiply(scaled[rows, :used], inverse, out=out[:, k, block])
+        place = np.full(len(values), -1, np.int32)
+        place[rows] = np.arange(len(rows))
+
+        def propagate(block: slice, width: int) -> None:
+            columns = padded(values[:, block], width, values.dtype)
+            for _ in propagator.chebyshev(columns, order, lambda k: out[:, k, block], rows, place):
+                pass
+
+        each_block(values.shape[1], propagate)
         return torch.from_numpy(out)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        gradient, propagator = gradients[0], ctx.propagator
-        scaling = torch.from_numpy(propagator.scaling)[ctx.nodes, None]
+        gradient, propagator, nodes = gradients[0].numpy(), ctx.propagator, ctx.nodes.numpy()
+        scaling = propagator.scaling[nodes, None]
         result = np.empty(tuple(ctx.shape), propagator.dtype)
-        for block, width in column_blocks(ctx.shape[1]):
+
+        def propagate(block: slice, width: int) -> None:
             used = block.stop - block.start
 
-            def add(k: int, buffer: np.ndarray, block: slice = block, used: int = used) -> None:
-                torch.from_numpy(buffer)[:, :used].index_add_(0, ctx.nodes, gradient[:, k, block] * scaling)
+            def add(k: int, buffer: np.ndarray) -> None:
+                buffer[nodes, :used] += gradient[:, k, block] * scaling
 
             result[:, block] = propagator.chebyshev_adjoint(add, width, ctx.order)[:, :used]
+
+        each_block(ctx.shape[1], propagate)
         return torch.from_numpy(result), None, None, None
 
 

@@ -78,6 +78,7 @@ class SparseBlock:
         beta: float = 0.0,
         emit: np.ndarray | None = None,
         emit_scale: np.ndarray | None = None,
+        emit_place: np.ndarray | None = None,
     ) -> np.ndarray:
         """``out = alpha · row_scale · (B + loop I) x + beta · previous``; ``out`` may be ``previous`` itself.
 
@@ -86,6 +87,7 @@ class SparseBlock:
             row_scale: (rows,) float64: rounded to float32, its error would be the same in every hop.
             out: (rows, c), C-contiguous, not ``x``.
             emit: (rows, w) view, w ≤ c, contiguous in its rows, that receives ``emit_scale · out``.
+            emit_place: (rows,) int32: the row of ``emit`` that receives each row, below 0 where none does.
         """
         library = native_library()
         width = x.shape[1]
@@ -111,6 +113,7 @@ class SparseBlock:
                 ctypes.c_int64(stride),
                 ctypes.c_int64(0 if emit is None else emit.shape[1]),
                 pointer(emit_scale),
+                pointer(emit_place),
                 ctypes.c_int(num_threads()),
             )
             return out
@@ -122,7 +125,9 @@ class SparseBlock:
             scaled += beta * previous
         out[:] = scaled
         if emit is not None:
-            emit[:] = out[:, : emit.shape[1]] * (1.0 if emit_scale is None else emit_scale[:, None])
+            rows = slice(None) if emit_place is None else emit_place >= 0
+            places = slice(None) if emit_place is None else emit_place[rows]
+            emit[places] = out[rows, : emit.shape[1]] * (1.0 if emit_scale is None else emit_scale[rows, None])
         return out
 
 

@@ -9,16 +9,18 @@ buffers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from polyformer.arrays import aligned_empty
 from polyformer.bases.optimal import BREAKDOWN, Recurrence
+from polyformer.native import num_threads, use_one_thread
 from polyformer.operators import Operator
 from polyformer.propagation.kernel import FASTEST_WIDTH, KERNEL_WIDTHS, SparseBlock, column_dots, column_subtract
 
-__all__ = ["Emit", "Propagator", "blocks_of", "column_blocks", "lanczos", "padded", "part_of"]
+__all__ = ["Emit", "Propagator", "blocks_of", "column_blocks", "each_block", "lanczos", "padded", "part_of"]
 
 Emit = Callable[[int], np.ndarray | None]
 """Asked for order k, gives the (N, w) view that is to receive that order's tokens, or None."""
@@ -36,6 +38,22 @@ def column_blocks(num_columns: int, widest: int = FASTEST_WIDTH) -> Iterator[tup
         width = next((width for width in KERNEL_WIDTHS if width <= min(left, widest)), KERNEL_WIDTHS[-1])
         yield slice(start, min(start + width, num_columns)), width
         start += width
+
+
+def each_block(num_columns: int, work: Callable[[slice, int], None], widest: int = FASTEST_WIDTH) -> None:
+    """``work(block, width)`` for all of :func:`column_blocks`.
+
+    Blocks need nothing of each other. With as many of them as threads, each thread takes whole blocks, with all that
+    comes before and after the products; with fewer, the products themselves are divided.
+    """
+    blocks, threads = list(column_blocks(num_columns, widest)), num_threads()
+    if not 1 < threads <= len(blocks):
+        for block, width in blocks:
+            work(block, width)
+        return
+    with ThreadPoolExecutor(threads, initializer=use_one_thread) as pool:
+        for _ in pool.map(work, *zip(*blocks, strict=True)):
+            pass
 
 
 def blocks_of(ranges: Iterable[slice], widest: int) -> Iterator[tuple[slice, int]]:
@@ -73,14 +91,18 @@ class Propagator:
         self.row_scale, self.squared = operator.scaling, operator.scaling**2
         self.inverse = (1 / operator.scaling).astype(self.dtype)
 
-    def chebyshev(self, x: np.ndarray, order: int, emit: Emit) -> Iterator[np.ndarray]:
+    def chebyshev(
+        self, x: np.ndarray, order: int, emit: Emit, nodes: np.ndarray | None = None, place: np.ndarray | None = None
+    ) -> Iterator[np.ndarray]:
         """Run T_0(M) x, …, T_K(M) x; yields each u_k = S T_k(M) x, valid until the next but one.
 
         Args:
             x: (N, w) block, overwritten.
             emit: where the kernel shall write T_k itself while it is at it.
+            nodes: those whose tokens are written, in this order; all by default.
+            place: (N,) int32, where each node is among ``nodes``, below 0 where it is not.
         """
-        self._emit_first(x, emit(0))
+        self._emit_first(x if nodes is None else x[nodes], emit(0))
         current = x
         current *= self.scaling[:, None]
         yield current
@@ -88,7 +110,7 @@ class Propagator:
         for k in range(1, order + 1):
             alpha = -1.0 if k == 1 else -2.0
             out = aligned_empty(x.shape, x.dtype) if previous is None else previous
-            self._step(current, out, alpha, previous, emit(k))
+            self._step(current, out, alpha, previous, emit(k), place)
             previous, current = current, out
             yield current
 
@@ -101,14 +123,13 @@ class Propagator:
         shape = (len(self.scaling), width)
         later, last = aligned_empty(shape, self.dtype), aligned_empty(shape, self.dtype)
         later[:], last[:] = 0, 0
-        for k in range(order, 0, -1):
-            self._step(later, last, -2.0, last, None)
+        add(order, later)
+        for k in range(order - 1, -1, -1):
+            self._step(later, last, -2.0 if k else -1.0, last)
             later, last = last, later
             add(k, later)
-        self._step(later, last, -1.0, last, None)
-        add(0, last)
-        last *= self.inverse[:, None]
-        return last
+        later *= self.inverse[:, None]
+        return later
 
     def lanczos(self, x: np.ndarray, order: int) -> tuple[np.ndarray, Recurrence]:
         """:func:`lanczos` with this operator."""
@@ -119,7 +140,13 @@ class Propagator:
         return lanczos(multiply, self.scaling, x, order)
 
     def _step(
-        self, x: np.ndarray, out: np.ndarray, alpha: float, previous: np.ndarray | None, emit: np.ndarray | None
+        self,
+        x: np.ndarray,
+        out: np.ndarray,
+        alpha: float,
+        previous: np.ndarray | None,
+        emit: np.ndarray | None = None,
+        place: np.ndarray | None = None,
     ) -> None:
         self.matrix.product(
             x,
@@ -131,6 +158,7 @@ class Propagator:
             beta=-1.0,
             emit=emit,
             emit_scale=None if emit is None else self.inverse,
+            emit_place=place,
         )
 
     @staticmethod

@@ -1,0 +1,39 @@
+"""One page of all tables: what has been run here, beside what was published, with the commands that repeat it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from polyformer.experiments import EXPERIMENTS
+from polyformer.experiments.plan import open_experiment
+from polyformer.experiments.records import Records
+from polyformer.experiments.summary import summarise, to_markdown
+
+__all__ = ["results_page"]
+
+_INTRODUCTION = """\
+# Results
+
+Every number here is computed from the records under `results/`: one JSON file for each run, with its configuration,
+versions, time and memory. `make results` writes this page from them. Epochs are chosen on validation scores, the test
+score is read once; ± is the 95 % bootstrap interval of the mean, as in the paper. Accuracy and ROC-AUC are in percent.
+Times are those of runs that shared two cores with another. Rows without a run are left out; a command goes on where the
+last one stopped.
+"""
+
+
+def results_page(records: Records, names: Iterable[str] = EXPERIMENTS) -> str:
+    """Markdown with a section for each experiment that has a record."""
+    return "\n".join([_INTRODUCTION, *filter(None, (_section(name, records) for name in names))])
+
+
+def _section(name: str, records: Records) -> str:
+    experiment, series = open_experiment(name)
+    found = [(job, records.read(job)) for entry in series for job in entry.jobs()]
+    rows = summarise(series, [(job, record) for job, record in found if record is not None], experiment.published)
+    with_runs = [row for row in rows if row.runs]
+    if not with_runs:
+        return ""
+    extent = f"{len(with_runs)} of {len(rows)} rows have runs."
+    command = f"`polyformer reproduce {name}`"
+    return "\n\n".join([f"## {experiment.title}", f"{experiment.about} {extent}", command, to_markdown(with_runs)])
