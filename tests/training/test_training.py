@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,20 +74,36 @@ def test_training_does_not_disturb_the_global_generators(tmp_path: Path) -> None
     assert np.array_equal(np.random.get_state()[1], np_before)  # noqa: NPY002
 
 
-@pytest.mark.parametrize("stop_after", [1, 4])
-def test_interrupt_and_resume_equal_an_uninterrupted_run(
-    tmp_path: Path, stop_after: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = execute_run(request(), tmp_path / "whole")
+@pytest.mark.parametrize(("stop_after", "schedule"), [(1, "constant"), (4, "constant"), (3, "cosine")])
+def test_interrupt_and_resume_equal_an_uninterrupted_run(tmp_path: Path, stop_after: int, schedule: str) -> None:
+    asked_for = request(settings={"schedule": schedule})
+    whole = execute_run(asked_for, tmp_path / "whole")
     asked = iter([False] * (stop_after - 1) + [True])
     with pytest.raises(TrainingInterrupted, match=f"after epoch {stop_after}.*Nothing is lost: continue with"):
-        execute_run(request(), tmp_path / "run", should_stop=lambda: next(asked))
+        execute_run(asked_for, tmp_path / "run", should_stop=lambda: next(asked))
     assert RunDirectory(tmp_path / "run").result is None
-    resumed = execute_run(request(), tmp_path / "run", resume=True)
+    resumed = execute_run(asked_for, tmp_path / "run", resume=True)
     assert losses(tmp_path / "run") == losses(tmp_path / "whole")
     for key in ("val", "test", "best_epoch", "epochs"):
         assert resumed[key] == whole[key]
-    assert execute_run(request(), tmp_path / "run", resume=True) == resumed
+    assert execute_run(asked_for, tmp_path / "run", resume=True) == resumed
+
+
+def test_a_schedule_lowers_the_rates_to_zero(tmp_path: Path) -> None:
+    rates = []
+
+    class Watched(torch.optim.Adam):
+        def step(self, *arguments: Any, **named: Any) -> Any:
+            rates.append([group["lr"] for group in self.param_groups])
+            return super().step(*arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.optim, "Adam", Watched)
+        settings = {"schedule": "cosine", "lr": 0.4, "attention_lr": 0.2, "batch_size": "full", "epochs": 4}
+        execute_run(request(settings=settings), tmp_path / "run")
+    expected = [0.5 * (1 + math.cos(math.pi * i / 4)) for i in range(4)]
+    assert np.allclose([max(pair) for pair in rates], 0.4 * np.array(expected))
+    assert np.allclose([min(pair) for pair in rates], 0.2 * np.array(expected))
 
 
 def test_epochs_after_the_checkpoint_are_run_again(tmp_path: Path) -> None:

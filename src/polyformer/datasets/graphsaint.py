@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,11 +12,14 @@ from polyformer.datasets.base import Counts
 from polyformer.datasets.ogb import CITATION
 from polyformer.datasets.published import Contents, PublishedDataset
 from polyformer.datasets.sources import RemoteFile
+from polyformer.errors import InvalidParameter
 from polyformer.files import read_json
 from polyformer.graph import Graph
+from polyformer.progress import Stages
 from polyformer.splits import Split
+from polyformer.tasks import Task
 
-__all__ = ["OGBN_ARXIV_GRAPH", "GraphSaint"]
+__all__ = ["OGBN_ARXIV_GRAPH", "GraphSaint", "projected_adjacency"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +27,20 @@ class GraphSaint(PublishedDataset):
     """A graph in the layout of GraphSAINT, without its features: for structure, scale and speed, not for scores.
 
     ``adj_full.npz`` is a scipy CSR matrix, ``class_map.json`` maps node to class, ``role.json`` lists the nodes of
-    the official split under ``tr``, ``va`` and ``te``.
+    the official split under ``tr``, ``va`` and ``te``. With ``projection=d`` the graph stands in for its own features:
+    see :func:`projected_adjacency`.
     """
+
+    options = ("projection",)
+
+    def load(self, root: Path | None, protocol: str, *, progress: Stages | None = None, **options: Any) -> Task:
+        columns = options.get("projection")
+        if columns is not None and (type(columns) is not int or columns < 1):
+            raise InvalidParameter(f"'projection' must be a number of columns, 1 or more. Got {columns}. Try 128.")
+        task = super().load(root, protocol, progress=progress)
+        if columns is None:
+            return task
+        return replace(task, graph=task.graph.with_features(projected_adjacency(task.graph, columns)))
 
     def read(self, paths: Mapping[str, Path]) -> Contents:
         path, class_map, role = (paths[file.path] for file in self.files)
@@ -38,6 +54,14 @@ class GraphSaint(PublishedDataset):
             split = Split(*(np.sort(np.asarray(roles[part], np.int64)) for part in ("tr", "va", "te")))
         graph = Graph(np.stack([adjacency.row, adjacency.col]), num_nodes=adjacency.shape[0])
         return Contents(graph, labels, {"fixed": [split]}, listed_edges=adjacency.nnz)
+
+
+def projected_adjacency(graph: Graph, columns: int) -> np.ndarray:
+    """Features made of the structure: P R, R of (N, d) normal numbers that are always the same; variance 1."""
+    scaling = 1 / np.sqrt(np.maximum(graph.degrees, 1))[:, None]
+    noise = np.random.default_rng(0).standard_normal((graph.num_nodes, columns), dtype=np.float32)
+    projected = scaling * (graph.adjacency() @ (scaling * noise))
+    return (projected / projected.std()).astype(np.float32)
 
 
 OGBN_ARXIV_GRAPH = GraphSaint(

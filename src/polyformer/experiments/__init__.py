@@ -46,6 +46,12 @@ EXPERIMENTS: Registry[Experiment] = Registry(
             ("synthetic-polyattn-mixed", "synthetic-polyattn-opposite", "synthetic-baselines"),
             "synthetic",
         ),
+        "table2-fast": Experiment(
+            "Table 2 with a faster optimiser",
+            "The same fits in minutes instead of hours: mini-batches where a model has them, rates that fall to zero.",
+            ("synthetic-fast-polyattn-mixed", "synthetic-fast-polyattn-opposite", "synthetic-fast-baselines"),
+            "synthetic",
+        ),
         "table4": Experiment(
             "Table 4: Performance of PolyAttn on real-world datasets",
             "Node-wise filters (PolyAttn) against one filter for all nodes (UniFilter), one layer each, in four bases.",
@@ -64,10 +70,21 @@ EXPERIMENTS: Registry[Experiment] = Registry(
             ("table6-polyformer-linkx", "table6-polyformer-ogb", "table6-baselines-linkx", "table6-baselines-ogb"),
             "large-scale",
         ),
+        "table6-stand-ins": Experiment(
+            "Table 6 on other data: graphs of the size of ogbn-arxiv",
+            "WordNet, and ogbn-arxiv's graph with random projections of its adjacency for features.",
+            ("table6-stand-ins",),
+        ),
         "table7": Experiment(
             "Table 7: Performance comparison of SelfAttn and PolyAttn in fitting node-wise filters",
             "tanh (PolyAttn) against softmax (SelfAttn) on four of the filters of table2, whose runs it shares.",
             ("synthetic-polyattn-mixed", "synthetic-selfattn"),
+            "selfattn",
+        ),
+        "table7-fast": Experiment(
+            "Table 7 with a faster optimiser",
+            "tanh against softmax on four of the filters of table2-fast, whose runs it shares.",
+            ("synthetic-fast-polyattn-mixed", "synthetic-fast-selfattn"),
             "selfattn",
         ),
         "models": Experiment(

@@ -6,8 +6,9 @@ setting alone. Without a column ``model`` it is PolyFormer's. ``polyformer tune`
 ``paper`` holds the published settings. Where the paper's text and its published results differ, they are those of the
 results: the monomial rows set ``self_loops``, full batches, 2,000 epochs with the patience of the row.
 
-``fast`` holds settings of ours that come near the published scores within two minutes on two cores; they were chosen by
-validation scores. ``python -m benchmarks.scores`` shows what they reach.
+``fast`` holds settings that come near the published scores within two minutes on two cores: published ones with fewer
+epochs (citeseer, chameleon_filtered), or ours, chosen by validation scores. ``python -m benchmarks.scores`` shows what
+they reach.
 """
 
 from __future__ import annotations

@@ -177,6 +177,7 @@ class Trainer:
         self.optimizer = torch.optim.Adam(
             model.parameter_groups(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
         )
+        self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.checkpoint, self.observer, self.should_stop, self.registry = checkpoint, observer, should_stop, registry
         self.stopping = EarlyStopping(settings.patience)
         self.epoch, self.seconds, self.cpu_seconds = 0, 0.0, 0.0
@@ -244,6 +245,8 @@ class Trainer:
     def _run_epoch(self) -> None:
         start, began = time.monotonic(), time.process_time()
         epoch = self.epoch + 1
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * self.settings.rate_factor(epoch)
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
             rank = (self.workers.rank,) if self.workers.rank else ()  # the first draws as one that is alone

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,6 +19,9 @@ class TrainingSettings:
 
     lr: float = setting(1e-3, "learning rate")
     weight_decay: float = setting(0.0, "L2 penalty inside Adam")
+    schedule: Literal["constant", "cosine"] = setting(
+        "constant", "cosine lowers the learning rates to zero over the epochs: half a period"
+    )
     epochs: int = setting(200, "at most so many passes over the training nodes")
     patience: int = setting(30, "stop after so many epochs without a better validation score")
     batch_size: int | Literal["auto", "full"] = setting(
@@ -39,6 +43,16 @@ class TrainingSettings:
             raise InvalidParameter(f"'lr' must be above 0. Got {self.lr}. Try 0.001.")
         if self.weight_decay < 0:
             raise InvalidParameter(f"'weight_decay' must be 0 or more. Got {self.weight_decay}.")
+
+    def rate_factor(self, epoch: int) -> float:
+        """By which the learning rates are multiplied in an epoch, the first being 1.
+
+        >>> [round(TrainingSettings(schedule="cosine", epochs=4).rate_factor(epoch), 2) for epoch in (1, 2, 3, 4)]
+        [1.0, 0.85, 0.5, 0.15]
+        """
+        if self.schedule == "constant":
+            return 1.0
+        return (1 + math.cos(math.pi * (epoch - 1) / self.epochs)) / 2
 
     def resolve(self, num_train: int, num_features: int) -> TrainingSettings:
         """The same with a number for ``auto`` and ``full``.
