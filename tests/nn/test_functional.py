@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
-from polyformer.nn.functional import add_dropout, bias_relu, poly_attention
+from polyformer.nn.functional import Dropout, add_dropout, bias_relu, poly_attention
 
 
 def inputs(tokens: int, nodes: int, heads: int, head_width: int, value_width: int) -> list[torch.Tensor]:
@@ -123,3 +124,18 @@ def test_results_do_not_depend_on_the_number_of_threads(threads: int) -> None:
         torch.set_num_threads(before)
     for one, other in zip(*results, strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_dropout_alone(dtype: torch.dtype) -> None:
+    torch.manual_seed(1)
+    layer, x = Dropout(0.7), torch.ones(300, 40, dtype=dtype, requires_grad=True)
+    out = layer(x)
+    out.sum().backward()
+    assert x.grad is not None
+    assert torch.equal(out.detach(), x.grad)  # the same mask
+    assert np.allclose(sorted(set(out.detach().ravel().tolist())), [0, 1 / 0.3])
+    assert abs(float((out > 0).double().mean()) - 0.3) < 0.02
+    torch.manual_seed(1)
+    assert torch.equal(out, layer(x))
+    assert torch.equal(layer.eval()(x), x)

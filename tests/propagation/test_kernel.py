@@ -52,19 +52,15 @@ def test_fused_step(kernel: str, width: int, pattern: bool, dtype: type) -> None
     assert not emitted[:, 1, used:].any()
 
 
-@pytest.mark.parametrize("used", [16, 13])
-def test_rows_are_emitted_where_they_are_wanted(kernel: str, used: int) -> None:
-    random = np.random.default_rng(5)
-    matrix, x = block(300, 300, pattern=True), random.standard_normal((300, 16)).astype(np.float32)
-    nodes = random.permutation(300)[:40]
-    place = np.full(300, -1, np.int32)
-    place[nodes] = np.arange(40)
-    out, emitted = np.empty_like(x), np.full((41, 16), 7, np.float32)
-    scale = random.random(300).astype(np.float32)
-    matrix.product(x, out, emit=emitted[:40, :used], emit_scale=scale, emit_place=place)
-    assert np.allclose(emitted[:40, :used], (scale[:, None] * out)[nodes, :used])
-    assert (emitted[40] == 7).all()
-    assert (emitted[:, used:] == 7).all()
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("pattern", [True, False])
+@pytest.mark.parametrize("columns", [1, 21, 100])
+def test_wide_product(kernel: str, columns: int, pattern: bool, dtype: type) -> None:
+    matrix = block(70, 200, pattern)
+    x = np.random.default_rng(6).standard_normal((200, columns)).astype(dtype)
+    out = matrix.wide_product(x)
+    assert out.dtype == dtype
+    assert np.allclose(out, matrix.to_scipy(np.float64) @ x, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from polyformer.models.token_model import TokenModel, TokenSettings
 from polyformer.nn.checks import check_dropout, check_positive
+from polyformer.nn.functional import Dropout
 from polyformer.settings import setting
 
 __all__ = ["TokenFilterModel", "TokenFilterSettings"]
@@ -46,10 +47,10 @@ class TokenFilterModel(TokenModel):
         hidden = settings.hidden_channels
         self.first = nn.Linear(in_channels, hidden)
         self.readout = nn.Sequential(
-            nn.Dropout(settings.dropout),
+            Dropout(settings.dropout),
             nn.Linear(hidden, hidden),
             nn.ReLU(),
-            nn.Dropout(settings.dropout),
+            Dropout(settings.dropout),
             nn.Linear(hidden, out_channels),
         )
 

@@ -9,7 +9,6 @@ import ctypes
 import importlib.machinery
 import logging
 import os
-import threading
 from functools import cache
 from pathlib import Path
 
@@ -17,11 +16,10 @@ import numpy as np
 
 from polyformer.errors import InvalidParameter, MissingDependency
 
-__all__ = ["kernel_name", "native_library", "num_threads", "pointer", "use_one_thread"]
+__all__ = ["kernel_name", "native_library", "num_threads", "pointer"]
 
-_ABI = 9
+_ABI = 10
 _log = logging.getLogger("polyformer")
-_here = threading.local()
 
 
 @cache
@@ -56,15 +54,10 @@ def kernel_name() -> str:
 
 
 def num_threads() -> int:
-    """Threads for the kernel: torch's setting, or one where :func:`use_one_thread` was called."""
+    """Threads for the kernel: torch's setting."""
     import torch
 
-    return 1 if getattr(_here, "one_thread", False) else torch.get_num_threads()
-
-
-def use_one_thread() -> None:
-    """Let kernels that are called from this thread, one of several at work, take no others."""
-    _here.one_thread = True
+    return torch.get_num_threads()
 
 
 def pointer(array: np.ndarray | None) -> ctypes.c_void_p | None:

@@ -16,6 +16,7 @@ constexpr int64_t kRowsPerTask = 128;
 constexpr int64_t kRowsPerSum = 8192;
 constexpr int64_t kPrefetch = 32;
 constexpr int64_t kRowsAhead = 4;
+constexpr size_t kLine = 64;
 constexpr int kMostTokens = 64;
 
 template <typename T>
@@ -182,6 +183,186 @@ int run_product(int width, const Product<T>& product, int threads) {
     return 0;
 }
 
+// out[i] = sum_e values[e] x[indices[e]] of rows of any width, a few columns at a time so that sums stay in registers.
+template <typename T>
+struct Wide {
+    int64_t rows, columns;
+    const int64_t* indptr;
+    const int32_t* indices;
+    const float* values;
+    const T* x;
+    T* out;
+};
+
+template <typename T>
+INLINE void wide_rows(const Wide<T> p, int64_t begin, int64_t end) {
+    typedef typename Lanes<T>::Vector Vector;
+    constexpr int kLanes = Lanes<T>::kCount, kVectors = 4;
+    constexpr int64_t kColumns = kLanes * kVectors;
+    for (int64_t i = begin; i < end; ++i) {
+        T* out = p.out + i * p.columns;
+        int64_t c = 0;
+        for (; c + kColumns <= p.columns; c += kColumns) {
+            Vector sum[kVectors], row;
+#pragma GCC unroll 16
+            for (int v = 0; v < kVectors; ++v) sum[v] = Vector{};
+            for (int64_t e = p.indptr[i]; e < p.indptr[i + 1]; ++e) {
+                const T* from = p.x + int64_t(p.indices[e]) * p.columns + c;
+                const T value = p.values ? T(p.values[e]) : T(1);
+#pragma GCC unroll 16
+                for (int v = 0; v < kVectors; ++v) {
+                    load<T>(row, from + v * kLanes);
+                    sum[v] += value * row;
+                }
+            }
+#pragma GCC unroll 16
+            for (int v = 0; v < kVectors; ++v) store<T>(out + c + v * kLanes, sum[v]);
+        }
+        for (; c < p.columns; ++c) {
+            T sum = 0;
+            for (int64_t e = p.indptr[i]; e < p.indptr[i + 1]; ++e)
+                sum += (p.values ? T(p.values[e]) : T(1)) * p.x[int64_t(p.indices[e]) * p.columns + c];
+            out[c] = sum;
+        }
+    }
+}
+
+template <typename T>
+void wide_plain(const Wide<T>& p, int64_t begin, int64_t end) {
+    wide_rows<T>(p, begin, end);
+}
+#if WIDE_TARGETS
+template <typename T>
+AVX2 void wide_avx2(const Wide<T>& p, int64_t begin, int64_t end) {
+    wide_rows<T>(p, begin, end);
+}
+#endif
+
+template <typename T>
+void run_wide(const Wide<T>& product, int threads) {
+    auto run = wide_plain<T>;
+#if WIDE_TARGETS
+    if (has_avx2()) run = wide_avx2<T>;
+#endif
+    constexpr int64_t kRows = 32;
+    const int64_t tasks = (product.rows + kRows - 1) / kRows;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (int64_t task = 0; task < tasks; ++task)
+        run(product, task * kRows, std::min(product.rows, (task + 1) * kRows));
+}
+
+// The widest blocks of columns of which every thread gets one.
+inline int block_width(int64_t columns, int threads) {
+    for (int width : {32, 16})
+        if ((columns + width - 1) / width >= threads) return width;
+    return 8;
+}
+
+// What the tokens of all columns need: M = -S (A + loop I) S of `nodes` rows and, for each node, its row among the
+// tokens (below 0: it has none).
+template <typename T>
+struct Recurrence {
+    int64_t nodes, columns;
+    int order;
+    const int64_t* indptr;
+    const int32_t* indices;
+    const float* values;
+    const double* squared;  // of S
+    double loop;
+    const T* scaling;
+    const T* inverse;
+    const int32_t* place;
+    int64_t token_stride() const { return (order + 1) * columns; }
+};
+
+// One block of columns, with two buffers of its own: blocks need nothing of each other.
+template <typename T>
+struct Block {
+    const Recurrence<T>& r;
+    int width;
+    int64_t start, used;
+    RowFunction<T> run;
+    size_t size;
+    std::vector<T> room;
+    T *first, *second;  // on borders of cache lines
+
+    Block(const Recurrence<T>& recurrence, int block_columns)
+        : r(recurrence), width(block_columns), start(0), used(0), run(choose<T>(width, r.values != nullptr)),
+          size(static_cast<size_t>(r.nodes) * width), room(2 * size + kLine / sizeof(T)) {
+        const uintptr_t address = reinterpret_cast<uintptr_t>(room.data());
+        first = room.data() + (kLine - address % kLine) % kLine / sizeof(T);
+        second = first + size;
+    }
+
+    void move_to(int64_t block) {
+        start = block * width;
+        used = std::min<int64_t>(width, r.columns - start);
+    }
+
+    // u_{k+1} = alpha S^2 (A + loop I) u_k - u_{k-1}; the last term is left out in the first step.
+    void step(const T* x, T* out, double alpha, bool with_previous, T* emit) const {
+        run(Product<T>{r.nodes, r.indptr, r.indices, r.values, r.squared, T(r.loop), 0, x, alpha,
+                       with_previous ? out : nullptr, T(-1), out, emit, r.token_stride(), used, r.inverse, r.place},
+            0, r.nodes);
+    }
+
+    // tokens[place[i], k] = (T_k(M) x)_i
+    void forward(const T* x, T* tokens) {
+        T *current = first, *other = second;
+        for (int64_t i = 0; i < r.nodes; ++i) {
+            const T* from = x + i * r.columns + start;
+            T* u = current + i * width;
+            for (int64_t c = 0; c < used; ++c) u[c] = r.scaling[i] * from[c];
+            std::fill(u + used, u + width, T(0));
+            if (r.place[i] >= 0) std::copy(from, from + used, tokens + r.place[i] * r.token_stride() + start);
+        }
+        for (int k = 1; k <= r.order; ++k) {
+            step(current, other, k == 1 ? -1.0 : -2.0, k > 1, tokens + k * r.columns + start);
+            std::swap(current, other);
+        }
+    }
+
+    // result = sum_k T_k(M) gradient_k by Clenshaw's recurrence.
+    void adjoint(const T* gradient, T* result) {
+        T *later = first, *last = second;
+        std::fill(first, first + 2 * size, T(0));
+        add(gradient, r.order, later);
+        for (int k = r.order - 1; k >= 0; --k) {
+            step(later, last, k ? -2.0 : -1.0, true, nullptr);
+            std::swap(later, last);
+            add(gradient, k, later);
+        }
+        for (int64_t i = 0; i < r.nodes; ++i)
+            for (int64_t c = 0; c < used; ++c) result[i * r.columns + start + c] = r.inverse[i] * later[i * width + c];
+    }
+
+    void add(const T* gradient, int k, T* buffer) const {
+        for (int64_t i = 0; i < r.nodes; ++i) {
+            if (r.place[i] < 0) continue;
+            const T* from = gradient + r.place[i] * r.token_stride() + k * r.columns + start;
+            for (int64_t c = 0; c < used; ++c) buffer[i * width + c] += r.scaling[i] * from[c];
+        }
+    }
+};
+
+template <bool Forward, typename T>
+void run_blocks(const Recurrence<T>& recurrence, const T* from, T* to, int threads) {
+    const int width = block_width(recurrence.columns, threads);
+    const int64_t blocks = (recurrence.columns + width - 1) / width;
+#pragma omp parallel num_threads(threads)
+    {
+        Block<T> block(recurrence, width);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < blocks; ++i) {
+            block.move_to(i);
+            if (Forward)
+                block.forward(from, to);
+            else
+                block.adjoint(from, to);
+        }
+    }
+}
+
 namespace plain {
 #include "mixing_body.h"
 }
@@ -199,21 +380,45 @@ namespace avx2 {
 extern "C" {
 
 // Changes whenever a signature below does; the caller refuses any other.
-int polyformer_abi() { return 9; }
+int polyformer_abi() { return 10; }
 
 // Both return 0, or 1 if `width` is none of 8, 16, 32, 64.
 #define POLYFORMER_PRODUCT(name, T)                                                                                     \
     int name(int64_t rows, int width, const int64_t* indptr, const int32_t* indices, const float* values,              \
              const double* row_scale, double loop, int64_t first_row, const T* x, double alpha, const T* previous,     \
-             double beta, T* out, T* emit, int64_t emit_stride, int64_t emit_width, const T* emit_scale,               \
-             const int32_t* emit_place, int threads) {                                                                 \
+             double beta, T* out, T* emit, int64_t emit_stride, int64_t emit_width, const T* emit_scale, int threads) {\
         const Product<T> product{rows, indptr, indices, values, row_scale, T(loop), first_row, x, alpha, previous,     \
-                                 T(beta), out, emit, emit_stride, emit_width, emit_scale, emit_place};                 \
+                                 T(beta), out, emit, emit_stride, emit_width, emit_scale, nullptr};                    \
         return run_product<T>(width, product, threads);                                                                \
     }
 
 POLYFORMER_PRODUCT(polyformer_product_float32, float)
 POLYFORMER_PRODUCT(polyformer_product_float64, double)
+
+// tokens (B, order + 1, columns) of x (nodes, columns) at B chosen nodes, and the adjoint of that map.
+#define POLYFORMER_CHEBYSHEV(name, T, Forward)                                                                         \
+    void name(int64_t nodes, int64_t columns, int order, const int64_t* indptr, const int32_t* indices,               \
+              const float* values, const double* squared, double loop, const T* scaling, const T* inverse,            \
+              const int32_t* place, const T* from, T* to, int threads) {                                              \
+        const Recurrence<T> recurrence{nodes,   columns, order,   indptr,  indices, values,                           \
+                                       squared, loop,    scaling, inverse, place};                                    \
+        run_blocks<Forward>(recurrence, from, to, threads);                                                           \
+    }
+
+POLYFORMER_CHEBYSHEV(polyformer_chebyshev_float32, float, true)
+POLYFORMER_CHEBYSHEV(polyformer_chebyshev_float64, double, true)
+POLYFORMER_CHEBYSHEV(polyformer_chebyshev_adjoint_float32, float, false)
+POLYFORMER_CHEBYSHEV(polyformer_chebyshev_adjoint_float64, double, false)
+
+// out (rows, columns) = B x for a CSR matrix B and x (any, columns).
+#define POLYFORMER_WIDE(name, T)                                                                                       \
+    void name(int64_t rows, int64_t columns, const int64_t* indptr, const int32_t* indices, const float* values,      \
+              const T* x, T* out, int threads) {                                                                      \
+        run_wide<T>(Wide<T>{rows, columns, indptr, indices, values, x, out}, threads);                                \
+    }
+
+POLYFORMER_WIDE(polyformer_wide_product_float32, float)
+POLYFORMER_WIDE(polyformer_wide_product_float64, double)
 
 // dots[j, c] = sum_i basis[j, i, c] * x[i, c]; basis is (count, rows, width).
 void polyformer_column_dots(int64_t count, int64_t rows, int64_t width, const double* basis, const double* x,

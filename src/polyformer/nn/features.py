@@ -12,10 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polyformer.arrays import aligned_empty
 from polyformer.graph_checks import Features
 from polyformer.propagation.kernel import SparseBlock
-from polyformer.propagation.recurrences import each_block, padded
 
 __all__ = ["FeatureMatrix"]
 
@@ -86,22 +84,8 @@ class _SparseProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, matrix: SparseBlock, transposed: SparseBlock) -> Tensor:
         ctx.transposed = transposed
-        return _block_product(matrix, weight)
+        return torch.from_numpy(matrix.wide_product(weight.detach().numpy()))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return _block_product(ctx.transposed, gradients[0]), None, None
-
-
-def _block_product(matrix: SparseBlock, dense: Tensor) -> Tensor:
-    """B x, a block of columns at a time: (columns, c) -> (rows, c)."""
-    x = dense.detach().numpy()
-    out = np.empty((matrix.shape[0], x.shape[1]), x.dtype)
-
-    def multiply(block: slice, width: int) -> None:
-        step = aligned_empty((matrix.shape[0], width), x.dtype)
-        matrix.product(padded(x[:, block], width, x.dtype), step)
-        out[:, block] = step[:, : block.stop - block.start]
-
-    each_block(x.shape[1], multiply)
-    return torch.from_numpy(out)
+        return torch.from_numpy(ctx.transposed.wide_product(gradients[0].numpy())), None, None

@@ -10,12 +10,12 @@ import ctypes
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from polyformer.native import native_library, num_threads
 
-__all__ = ["add_dropout", "bias_relu", "poly_attention"]
+__all__ = ["Dropout", "add_dropout", "bias_relu", "poly_attention"]
 
 _PADDED = (8, 16, 32)
 
@@ -50,6 +50,15 @@ def add_dropout(residual: Tensor, x: Tensor, probability: float, training: bool)
     if _is_native(residual, x) and x.numel() < 2**32:
         return _AddDropout.apply(residual, x, probability)
     return residual + functional.dropout(x, probability)
+
+
+class Dropout(nn.Dropout):
+    """``torch.nn.Dropout`` on the masks of :func:`add_dropout`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and self.p > 0.0 and _is_native(x) and x.numel() < 2**32:
+            return _Dropout.apply(x, self.p)
+        return super().forward(x)
 
 
 def bias_relu(x: Tensor, bias: Tensor) -> Tensor:
@@ -139,6 +148,17 @@ class _AddDropout(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         return gradients[0], _apply_mask(gradients[0].contiguous(), None, ctx.mask), None
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, probability: float) -> Tensor:
+        ctx.mask = _mask(probability, _draw_seed())
+        return _apply_mask(x.contiguous(), None, ctx.mask)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return _apply_mask(gradients[0].contiguous(), None, ctx.mask), None
 
 
 class _BiasReLU(torch.autograd.Function):

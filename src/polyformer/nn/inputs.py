@@ -81,15 +81,18 @@ class ProjectedInput(TokenInput):
 
     def __init__(self, operator: Operator, features: Features, basis: FixedBasis, order: int) -> None:
         self.order = order
-        self.mixing = torch.from_numpy(basis.mixing(order))
+        mixing = basis.mixing(order)
+        self.mixing = None if np.array_equal(mixing, np.eye(order + 1)) else torch.from_numpy(mixing)
         self.features = FeatureMatrix(features)
         self.operator = DifferentiableOperator(operator)
 
     def embed(self, nodes: Tensor, linear: nn.Linear) -> Tensor:
         weight = linear.weight
         projected = self.features.product(weight.cpu().t())  # (N, hidden)
-        chebyshev = self.operator.chebyshev(projected, self.order, nodes)  # (B, K+1, hidden)
-        tokens = torch.matmul(self.mixing.to(chebyshev.dtype), chebyshev).to(weight.device)
+        tokens = self.operator.chebyshev(projected, self.order, nodes)  # (B, K+1, hidden)
+        if self.mixing is not None:
+            tokens = torch.matmul(self.mixing.to(tokens.dtype), tokens)
+        tokens = tokens.to(weight.device)
         return tokens if linear.bias is None else tokens + linear.bias
 
 

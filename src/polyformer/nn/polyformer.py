@@ -8,7 +8,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from polyformer.nn.checks import check_dropout, check_positive
-from polyformer.nn.functional import add_dropout
+from polyformer.nn.functional import Dropout, add_dropout
 from polyformer.nn.narrow import Factors, normalised_factors
 from polyformer.nn.polyattn import PolyAttn
 
@@ -120,10 +120,10 @@ class PolyFormer(nn.Module):
         self.input = nn.Linear(in_channels, hidden_channels)
         self.blocks = nn.ModuleList(PolyFormerBlock(*block) for _ in range(num_layers))
         self.readout = nn.Sequential(
-            nn.Dropout(check_dropout("dropout", dropout)),
+            Dropout(check_dropout("dropout", dropout)),
             nn.Linear(hidden_channels, hidden_channels),
             nn.ReLU(),
-            nn.Dropout(dropout),
+            Dropout(dropout),
             nn.Linear(hidden_channels, out_channels),
         )
 

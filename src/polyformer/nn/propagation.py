@@ -16,7 +16,7 @@ from torch import Tensor
 from polyformer.arrays import aligned_empty
 from polyformer.bases.optimal import Recurrence
 from polyformer.operators import Operator
-from polyformer.propagation.recurrences import Propagator, column_blocks, each_block, padded
+from polyformer.propagation.recurrences import Propagator, column_blocks, padded
 
 __all__ = ["DifferentiableOperator"]
 
@@ -94,15 +94,12 @@ class _Product(torch.autograd.Function):
 def _product(x: np.ndarray, propagator: Propagator) -> np.ndarray:
     """P x, a block of columns at a time."""
     result = np.empty_like(x, order="C")
-
-    def multiply(block: slice, width: int) -> None:
+    for block, width in column_blocks(x.shape[1]):
         values = padded(x[:, block], width, propagator.dtype)
         values *= propagator.scaling[:, None]
         out = aligned_empty(values.shape, values.dtype)
         propagator.matrix.product(values, out, row_scale=propagator.row_scale, loop=propagator.loop)
         result[:, block] = out[:, : block.stop - block.start]
-
-    each_block(x.shape[1], multiply)
     return result
 
 
@@ -111,36 +108,12 @@ class _ChebyshevTokens(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, propagator: Propagator, order: int, nodes: Tensor) -> Tensor:
-        ctx.propagator, ctx.order, ctx.nodes, ctx.shape = propagator, order, nodes, x.shape
-        values, rows = x.detach().numpy(), nodes.numpy()
-        out = np.empty((len(rows), order + 1, values.shape[1]), values.dtype)
-        place = np.full(len(values), -1, np.int32)
-        place[rows] = np.arange(len(rows))
-
-        def propagate(block: slice, width: int) -> None:
-            columns = padded(values[:, block], width, values.dtype)
-            for _ in propagator.chebyshev(columns, order, lambda k: out[:, k, block], rows, place):
-                pass
-
-        each_block(values.shape[1], propagate)
-        return torch.from_numpy(out)
+        ctx.propagator, ctx.nodes = propagator, nodes.numpy()
+        return torch.from_numpy(propagator.tokens_at(ctx.nodes, x.detach().numpy(), order))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        gradient, propagator, nodes = gradients[0].numpy(), ctx.propagator, ctx.nodes.numpy()
-        scaling = propagator.scaling[nodes, None]
-        result = np.empty(tuple(ctx.shape), propagator.dtype)
-
-        def propagate(block: slice, width: int) -> None:
-            used = block.stop - block.start
-
-            def add(k: int, buffer: np.ndarray) -> None:
-                buffer[nodes, :used] += gradient[:, k, block] * scaling
-
-            result[:, block] = propagator.chebyshev_adjoint(add, width, ctx.order)[:, :used]
-
-        each_block(ctx.shape[1], propagate)
-        return torch.from_numpy(result), None, None, None
+        return torch.from_numpy(ctx.propagator.tokens_adjoint(ctx.nodes, gradients[0].numpy())), None, None, None
 
 
 class _OptimalTokens(torch.autograd.Function):

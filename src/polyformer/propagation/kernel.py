@@ -78,7 +78,6 @@ class SparseBlock:
         beta: float = 0.0,
         emit: np.ndarray | None = None,
         emit_scale: np.ndarray | None = None,
-        emit_place: np.ndarray | None = None,
     ) -> np.ndarray:
         """``out = alpha · row_scale · (B + loop I) x + beta · previous``; ``out`` may be ``previous`` itself.
 
@@ -87,7 +86,6 @@ class SparseBlock:
             row_scale: (rows,) float64: rounded to float32, its error would be the same in every hop.
             out: (rows, c), C-contiguous, not ``x``.
             emit: (rows, w) view, w ≤ c, contiguous in its rows, that receives ``emit_scale · out``.
-            emit_place: (rows,) int32: the row of ``emit`` that receives each row, below 0 where none does.
         """
         library = native_library()
         width = x.shape[1]
@@ -113,7 +111,6 @@ class SparseBlock:
                 ctypes.c_int64(stride),
                 ctypes.c_int64(0 if emit is None else emit.shape[1]),
                 pointer(emit_scale),
-                pointer(emit_place),
                 ctypes.c_int(num_threads()),
             )
             return out
@@ -125,9 +122,20 @@ class SparseBlock:
             scaled += beta * previous
         out[:] = scaled
         if emit is not None:
-            rows = slice(None) if emit_place is None else emit_place >= 0
-            places = slice(None) if emit_place is None else emit_place[rows]
-            emit[places] = out[rows, : emit.shape[1]] * (1.0 if emit_scale is None else emit_scale[rows, None])
+            emit[:] = out[:, : emit.shape[1]] * (1.0 if emit_scale is None else emit_scale[:, None])
+        return out
+
+    def wide_product(self, x: np.ndarray) -> np.ndarray:
+        """B x for any number of columns: (columns, c) -> (rows, c), float32 or float64."""
+        library, x = native_library(), np.ascontiguousarray(x)
+        if library is None:
+            return np.ascontiguousarray(self.to_scipy(x.dtype) @ x)
+        out = np.empty((self.shape[0], x.shape[1]), x.dtype)
+        single = x.dtype == np.float32
+        product = library.polyformer_wide_product_float32 if single else library.polyformer_wide_product_float64
+        sizes = (ctypes.c_int64(out.shape[0]), ctypes.c_int64(out.shape[1]))
+        arrays = (pointer(array) for array in (self.indptr, self.indices, self.values, x, out))
+        product(*sizes, *arrays, ctypes.c_int(num_threads()))
         return out
 
 

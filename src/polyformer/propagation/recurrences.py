@@ -8,19 +8,19 @@ buffers.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from polyformer.arrays import aligned_empty
 from polyformer.bases.optimal import BREAKDOWN, Recurrence
-from polyformer.native import num_threads, use_one_thread
+from polyformer.native import native_library, num_threads, pointer
 from polyformer.operators import Operator
 from polyformer.propagation.kernel import FASTEST_WIDTH, KERNEL_WIDTHS, SparseBlock, column_dots, column_subtract
 
-__all__ = ["Emit", "Propagator", "blocks_of", "column_blocks", "each_block", "lanczos", "padded", "part_of"]
+__all__ = ["Emit", "Propagator", "blocks_of", "column_blocks", "lanczos", "padded", "part_of"]
 
 Emit = Callable[[int], np.ndarray | None]
 """Asked for order k, gives the (N, w) view that is to receive that order's tokens, or None."""
@@ -38,22 +38,6 @@ def column_blocks(num_columns: int, widest: int = FASTEST_WIDTH) -> Iterator[tup
         width = next((width for width in KERNEL_WIDTHS if width <= min(left, widest)), KERNEL_WIDTHS[-1])
         yield slice(start, min(start + width, num_columns)), width
         start += width
-
-
-def each_block(num_columns: int, work: Callable[[slice, int], None], widest: int = FASTEST_WIDTH) -> None:
-    """``work(block, width)`` for all of :func:`column_blocks`.
-
-    Blocks need nothing of each other. With as many of them as threads, each thread takes whole blocks, with all that
-    comes before and after the products; with fewer, the products themselves are divided.
-    """
-    blocks, threads = list(column_blocks(num_columns, widest)), num_threads()
-    if not 1 < threads <= len(blocks):
-        for block, width in blocks:
-            work(block, width)
-        return
-    with ThreadPoolExecutor(threads, initializer=use_one_thread) as pool:
-        for _ in pool.map(work, *zip(*blocks, strict=True)):
-            pass
 
 
 def blocks_of(ranges: Iterable[slice], widest: int) -> Iterator[tuple[slice, int]]:
@@ -91,18 +75,14 @@ class Propagator:
         self.row_scale, self.squared = operator.scaling, operator.scaling**2
         self.inverse = (1 / operator.scaling).astype(self.dtype)
 
-    def chebyshev(
-        self, x: np.ndarray, order: int, emit: Emit, nodes: np.ndarray | None = None, place: np.ndarray | None = None
-    ) -> Iterator[np.ndarray]:
+    def chebyshev(self, x: np.ndarray, order: int, emit: Emit) -> Iterator[np.ndarray]:
         """Run T_0(M) x, …, T_K(M) x; yields each u_k = S T_k(M) x, valid until the next but one.
 
         Args:
             x: (N, w) block, overwritten.
             emit: where the kernel shall write T_k itself while it is at it.
-            nodes: those whose tokens are written, in this order; all by default.
-            place: (N,) int32, where each node is among ``nodes``, below 0 where it is not.
         """
-        self._emit_first(x if nodes is None else x[nodes], emit(0))
+        self._emit_first(x, emit(0))
         current = x
         current *= self.scaling[:, None]
         yield current
@@ -110,26 +90,59 @@ class Propagator:
         for k in range(1, order + 1):
             alpha = -1.0 if k == 1 else -2.0
             out = aligned_empty(x.shape, x.dtype) if previous is None else previous
-            self._step(current, out, alpha, previous, emit(k), place)
+            self._step(current, out, alpha, previous, emit(k))
             previous, current = current, out
             yield current
 
-    def chebyshev_adjoint(self, add: Callable[[int, np.ndarray], None], width: int, order: int) -> np.ndarray:
-        r"""Σ_k T_k(M) G_k by Clenshaw's recurrence: the gradient of the tokens with respect to x, M being symmetric.
+    def tokens_at(self, nodes: np.ndarray, x: np.ndarray, order: int) -> np.ndarray:
+        """T_0(M) x, …, T_K(M) x at some nodes, each named once: (N, c) -> (B, K+1, c).
 
-        Args:
-            add: ``add(k, buffer)`` adds S G_k to the (N, w) buffer.
+        The kernel gives whole blocks of columns to its threads: there is no step at which they wait for each other.
         """
-        shape = (len(self.scaling), width)
-        later, last = aligned_empty(shape, self.dtype), aligned_empty(shape, self.dtype)
-        later[:], last[:] = 0, 0
-        add(order, later)
+        x = np.ascontiguousarray(x, self.dtype)
+        tokens = np.empty((len(nodes), order + 1, x.shape[1]), self.dtype)
+        if not self._run_blocks("chebyshev", nodes, order, x, tokens):
+            for k, scaled in enumerate(self.chebyshev(x.copy(), order, emit=lambda k: None)):
+                np.multiply(scaled[nodes], self.inverse[nodes, None], out=tokens[:, k])
+        return tokens
+
+    def tokens_adjoint(self, nodes: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        r"""The adjoint of :meth:`tokens_at`, Σ_k T_k(M) G_k by Clenshaw's recurrence: (B, K+1, c) -> (N, c).
+
+        M is symmetric, so a gradient goes back through the same products.
+        """
+        gradient = np.ascontiguousarray(gradient, self.dtype)
+        order, result = gradient.shape[1] - 1, np.zeros((len(self.scaling), gradient.shape[2]), self.dtype)
+        if self._run_blocks("chebyshev_adjoint", nodes, order, gradient, result):
+            return result
+        scaled = gradient * self.scaling[nodes, None, None]
+        later, last = result, np.zeros_like(result)
+        later[nodes] += scaled[:, order]
         for k in range(order - 1, -1, -1):
-            self._step(later, last, -2.0 if k else -1.0, last)
+            self._step(later, last, -2.0 if k else -1.0, last, None)
             later, last = last, later
-            add(k, later)
+            later[nodes] += scaled[:, k]
         later *= self.inverse[:, None]
         return later
+
+    def _run_blocks(self, name: str, nodes: np.ndarray, order: int, x: np.ndarray, out: np.ndarray) -> bool:
+        """Let the native kernel do it, if there is one."""
+        library = native_library()
+        if library is None:
+            return False
+        place = np.full(len(self.scaling), -1, np.int32)
+        place[nodes] = np.arange(len(nodes))
+        matrix = self.matrix
+        getattr(library, f"polyformer_{name}_{self.dtype.name}")(
+            ctypes.c_int64(len(place)),
+            ctypes.c_int64(x.shape[-1]),
+            ctypes.c_int(order),
+            *(pointer(array) for array in (matrix.indptr, matrix.indices, matrix.values, self.squared)),
+            ctypes.c_double(self.loop),
+            *(pointer(array) for array in (self.scaling, self.inverse, place, x, out)),
+            ctypes.c_int(num_threads()),
+        )
+        return True
 
     def lanczos(self, x: np.ndarray, order: int) -> tuple[np.ndarray, Recurrence]:
         """:func:`lanczos` with this operator."""
@@ -140,13 +153,7 @@ class Propagator:
         return lanczos(multiply, self.scaling, x, order)
 
     def _step(
-        self,
-        x: np.ndarray,
-        out: np.ndarray,
-        alpha: float,
-        previous: np.ndarray | None,
-        emit: np.ndarray | None = None,
-        place: np.ndarray | None = None,
+        self, x: np.ndarray, out: np.ndarray, alpha: float, previous: np.ndarray | None, emit: np.ndarray | None
     ) -> None:
         self.matrix.product(
             x,
@@ -158,7 +165,6 @@ class Propagator:
             beta=-1.0,
             emit=emit,
             emit_scale=None if emit is None else self.inverse,
-            emit_place=place,
         )
 
     @staticmethod
