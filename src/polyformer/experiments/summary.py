@@ -7,6 +7,8 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from polyformer.machine import format_bytes
 from polyformer.published import PublishedScore, published_scores
 from polyformer.registry import parse_spec
 
-__all__ = ["Row", "bootstrap_interval", "summarise", "to_csv", "to_markdown"]
+__all__ = ["Row", "bootstrap_interval", "load_remarks", "summarise", "to_csv", "to_markdown"]
 
 _PERCENT = ("accuracy", "roc_auc")
 _COLUMNS = (
@@ -91,9 +93,20 @@ def summarise(
     return [row for entry in series for row in _rows(entry, results.get(entry.key, []), table)]
 
 
+@cache
+def load_remarks() -> dict[tuple[str, ...], str]:
+    """What there is to say about single rows, such as why one differs from the paper: by :attr:`Series.key`.
+
+    They are in ``remarks.csv``, a line each: plan, model, basis, data set, remark.
+    """
+    text = files("polyformer.experiments").joinpath("remarks.csv").read_text("utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return {(row["plan"], row["model"], row["basis"], row["dataset"]): row["remark"] for row in rows}
+
+
 def _note(series: Series, records: Sequence[dict[str, Any]]) -> str:
     """The note of a series, and what was used in place of other data: by the plan, or as files were not at hand."""
-    parts = [series.note]
+    parts = [series.note, *filter(None, [load_remarks().get(series.key)])]
     if series.stands_for is not None:
         parts.append(f"{series.dataset} stands in for {series.stands_for}")
     asked = parse_spec(series.source)[0]
