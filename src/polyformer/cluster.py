@@ -26,6 +26,7 @@ MAX_RETRIES = 3
 _OBJECT_STORE_BYTES = 128 << 20  # arguments and results are small: what is large lies in files
 _REACH_SECONDS = 5.0
 _WAIT_SECONDS = 1.0
+_FAREWELL_SECONDS = 10.0
 _LOST_SECONDS = 60.0
 
 Argument = TypeVar("Argument")
@@ -192,6 +193,8 @@ def run_tasks(
     finally:
         for reference in pending:
             ray.cancel(reference)
+        if pending:  # whoever comes next shall not meet them
+            ray.wait(list(pending), num_returns=len(pending), timeout=_FAREWELL_SECONDS)
 
 
 def _call(function: Callable[[Argument], Result], argument: Argument) -> Result:

@@ -96,7 +96,7 @@ class TokenDirectoryWriter(TokenSink):
             kept = {_LOCK, _NODES} | {block["file"] for block in self._blocks.values()}
             for path in self.folder.iterdir():
                 if path.name not in kept:
-                    path.unlink()
+                    path.unlink(missing_ok=True)  # a task of a job that was stopped may be about to rename it
             self._write_nodes()
             self._write_progress()
 
@@ -196,7 +196,7 @@ class TokenDirectoryWriter(TokenSink):
             sync_directory(self.folder)
         for path in self.folder.iterdir():
             if path.name not in _FINAL:  # blocks, their list, and what a killed process was about to rename
-                path.unlink()
+                path.unlink(missing_ok=True)
         if self.directory.is_dir():
             self.directory.rmdir()
         self.folder.rename(self.directory)
