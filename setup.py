@@ -39,8 +39,8 @@ setup(
     ext_modules=[
         Extension(
             "polyformer.native._kernel",
-            sources=[f"{NATIVE}/sparse.cpp", f"{NATIVE}/attention.cpp", f"{NATIVE}/synthetic.cpp"],
-            depends=[f"{NATIVE}/targets.h", f"{NATIVE}/attention_body.h", f"{NATIVE}/mixing_body.h"],
+            sources=[f"{NATIVE}/{name}.cpp" for name in ("sparse", "recurrence", "attention", "synthetic")],
+            depends=[f"{NATIVE}/{name}.h" for name in ("targets", "product", "attention_body", "mixing_body")],
             language="c++",
             optional=True,
         )

@@ -33,8 +33,7 @@ def test_every_record_belongs_to_a_plan() -> None:
 @pytest.mark.parametrize("name", ["table4", "table5", "models"])
 def test_every_gap_has_a_remark(name: str) -> None:
     experiment, series = open_experiment(name)
-    jobs = [(job, RECORDS.read(job)) for entry in series for job in entry.jobs()]
-    records = [(job, record) for job, record in jobs if record is not None]
+    records = RECORDS.read_all(job for entry in series for job in entry.jobs())
     for entry in series:
         for row in summarise([entry], records, experiment.published):
             if row.difference is not None and row.difference < -GAP:

@@ -150,9 +150,7 @@ def _read(series: list[Series], records: Records, runs: int | None) -> Outcome:
     """The records that there are."""
     from polyformer.experiments.runner import Outcome
 
-    jobs = [job for entry in series for job in entry.jobs(runs)]
-    found = [(job, records.read(job)) for job in jobs]
-    return Outcome([(job, record) for job, record in found if record is not None])
+    return Outcome(records.read_all(job for entry in series for job in entry.jobs(runs)))
 
 
 def _run(

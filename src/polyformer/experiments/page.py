@@ -29,8 +29,8 @@ def results_page(records: Records, names: Iterable[str] = EXPERIMENTS) -> str:
 
 def _section(name: str, records: Records) -> str:
     experiment, series = open_experiment(name)
-    found = [(job, records.read(job)) for entry in series for job in entry.jobs()]
-    rows = summarise(series, [(job, record) for job, record in found if record is not None], experiment.published)
+    found = records.read_all(job for entry in series for job in entry.jobs())
+    rows = summarise(series, found, experiment.published)
     with_runs = [row for row in rows if row.runs]
     if not with_runs:
         return ""

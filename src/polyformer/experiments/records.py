@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,11 @@ class Records:
         if not isinstance(record, dict) or not isinstance(record.get("result"), dict):
             raise FileCorrupt(f"'{path}' is not the record of a run. Remove it to run that again.")
         return record
+
+    def read_all(self, jobs: Iterable[Job]) -> list[tuple[Job, dict[str, Any]]]:
+        """Those of the runs that have a record, each with it."""
+        found = [(job, self.read(job)) for job in jobs]
+        return [(job, record) for job, record in found if record is not None]
 
     def finish(self, job: Job) -> dict[str, Any]:
         """Turn the directory of a run that has come to its end into its record."""

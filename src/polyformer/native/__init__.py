@@ -18,7 +18,7 @@ from polyformer.errors import InvalidParameter, MissingDependency
 
 __all__ = ["kernel_name", "native_library", "num_threads", "pointer"]
 
-_ABI = 10
+_ABI = 11
 _log = logging.getLogger("polyformer")
 
 

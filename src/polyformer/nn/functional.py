@@ -57,7 +57,7 @@ class Dropout(nn.Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training and self.p > 0.0 and _is_native(x) and x.numel() < 2**32:
-            return _Dropout.apply(x, self.p)
+            return _AddDropout.apply(None, x, self.p)
         return super().forward(x)
 
 
@@ -141,24 +141,14 @@ class _Attention(torch.autograd.Function):
 
 class _AddDropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, residual: Tensor, x: Tensor, probability: float) -> Tensor:
-        ctx.mask = _mask(probability, _draw_seed())
-        return _apply_mask(x.contiguous(), residual.contiguous(), ctx.mask)
+    def forward(ctx: Any, residual: Tensor | None, x: Tensor, probability: float) -> Tensor:
+        ctx.mask, ctx.alone = _mask(probability, _draw_seed()), residual is None
+        return _apply_mask(x.contiguous(), None if residual is None else residual.contiguous(), ctx.mask)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
-        return gradients[0], _apply_mask(gradients[0].contiguous(), None, ctx.mask), None
-
-
-class _Dropout(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, probability: float) -> Tensor:
-        ctx.mask = _mask(probability, _draw_seed())
-        return _apply_mask(x.contiguous(), None, ctx.mask)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return _apply_mask(gradients[0].contiguous(), None, ctx.mask), None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, None]:
+        of_x = _apply_mask(gradients[0].contiguous(), None, ctx.mask)
+        return None if ctx.alone else gradients[0], of_x, None
 
 
 class _BiasReLU(torch.autograd.Function):

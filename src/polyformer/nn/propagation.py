@@ -46,12 +46,12 @@ class DifferentiableOperator:
 
     def chebyshev(self, x: Tensor, order: int, nodes: Tensor | None = None) -> Tensor:
         """T_0(L̂ - I) x, …, T_K(L̂ - I) x of all nodes or of ``nodes``: (N, c) -> (B, K+1, c), in O(K |E| c)."""
-        if nodes is None:
-            return _ChebyshevTokens.apply(x.cpu(), self._propagator(x.dtype), order, torch.arange(len(x))).to(x.device)
-        unique, rows = nodes.cpu().unique(return_inverse=True)
-        if len(unique) < len(nodes):
-            return self.chebyshev(x, order, unique)[rows.to(x.device)]
-        return _ChebyshevTokens.apply(x.cpu(), self._propagator(x.dtype), order, nodes.cpu()).to(x.device)
+        rows = torch.arange(len(x)) if nodes is None else nodes.cpu()
+        if nodes is not None:
+            unique, where = rows.unique(return_inverse=True)
+            if len(unique) < len(rows):
+                return self.chebyshev(x, order, unique)[where.to(x.device)]
+        return _ChebyshevTokens.apply(x.cpu(), self._propagator(x.dtype), order, rows).to(x.device)
 
     def filter(self, x: Tensor, coefficients: Tensor) -> Tensor:
         r"""Polynomials of P in Chebyshev form: :math:`z_i = \sum_k c_{(i)k} (T_k(\hat L - I) x)_i`.

@@ -126,21 +126,27 @@ class Propagator:
         return later
 
     def _run_blocks(self, name: str, nodes: np.ndarray, order: int, x: np.ndarray, out: np.ndarray) -> bool:
-        """Let the native kernel do it, if there is one."""
+        """Let the native kernel do it, if there is one: in the widest blocks of which every thread gets one."""
         library = native_library()
         if library is None:
             return False
         place = np.full(len(self.scaling), -1, np.int32)
         place[nodes] = np.arange(len(nodes))
+        columns = x.shape[-1]
+        fitting = (width for width in KERNEL_WIDTHS if width <= FASTEST_WIDTH and columns >= width * num_threads())
+        width = next(fitting, KERNEL_WIDTHS[-1])
+        threads = min(num_threads(), -(-columns // width))
+        room = aligned_empty((threads, 2, len(place), width), self.dtype)
         matrix = self.matrix
         getattr(library, f"polyformer_{name}_{self.dtype.name}")(
             ctypes.c_int64(len(place)),
-            ctypes.c_int64(x.shape[-1]),
+            ctypes.c_int64(columns),
             ctypes.c_int(order),
             *(pointer(array) for array in (matrix.indptr, matrix.indices, matrix.values, self.squared)),
             ctypes.c_double(self.loop),
-            *(pointer(array) for array in (self.scaling, self.inverse, place, x, out)),
-            ctypes.c_int(num_threads()),
+            *(pointer(array) for array in (self.scaling, self.inverse, place, x, out, room)),
+            ctypes.c_int(width),
+            ctypes.c_int(threads),
         )
         return True
 
