@@ -1,6 +1,28 @@
-"""``python -m polyformer`` is the command line."""
+"""``python -m polyformer`` is the command line, also for each worker of ``torchrun -m polyformer``."""
+
+import contextlib
+import os
+import sys
 
 from polyformer.cli import main
 
+
+def _end_worker(code: object) -> None:
+    """End this process without taking the interpreter apart, which gloo's threads may not survive.
+
+    A thread of the process group may still hold the tensors of the last exchange. It needs the interpreter to let them
+    go, and where that is ending, the thread aborts the whole process: a finished run would be reported as failed.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # nobody listens any more
+            stream.flush()
+    os._exit(code if isinstance(code, int) else code is not None)
+
+
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except SystemExit as end:
+        if os.environ.get("WORLD_SIZE", "1") != "1":
+            _end_worker(end.code)
+        raise

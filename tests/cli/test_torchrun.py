@@ -70,6 +70,18 @@ def test_equals_one_process_on_streamed_tokens(tmp_path: Path) -> None:
     assert_same_run(tmp_path / "alone", tmp_path / "run")
 
 
+@pytest.mark.parametrize(("workers", "argument", "code"), [(2, "--version", 0), (2, "--bad", 2), (1, "--version", -6)])
+def test_a_worker_ends_though_the_interpreter_would_not(workers: int, argument: str, code: int) -> None:
+    """What aborts at exit here stands in for a thread of gloo, which does so seldom."""
+    source = "import atexit, os, runpy; atexit.register(os.abort); runpy.run_module('polyformer', run_name='__main__')"
+    environment = os.environ | {"WORLD_SIZE": str(workers)}
+    done = subprocess.run(
+        [sys.executable, "-c", source, argument], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code
+    assert "No such option" in done.stderr if argument == "--bad" else done.stdout.startswith("polyformer ")
+
+
 def test_an_error_is_one_sentence(tmp_path: Path) -> None:
     process = torchrun(BOARD, "--out", str(tmp_path / "run"), "--model", "gcn")
     err = process.communicate(timeout=120)[1]
