@@ -33,10 +33,8 @@ class ConvolutionModel(FullGraphModel):
 
     Attributes:
         edges: what a layer takes besides x.
-        dense_features: whether the first layer cannot read a sparse tensor.
     """
 
-    dense_features: ClassVar[bool] = False
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {**COMMON_SPACE, "num_layers": (1, 2, 3)}
 
     def __init__(self, in_channels: int, out_channels: int, settings: Any) -> None:
@@ -59,8 +57,6 @@ class ConvolutionModel(FullGraphModel):
         device = next(self.parameters()).device
         edges = on_device(self.edges, device)
         hidden = self.features.to_torch(self.drop(self.settings.dropout)).to(device)
-        if self.dense_features:
-            hidden = hidden.to_dense()
         for i, layer in enumerate(self.layers):
             if i:
                 hidden = functional.dropout(self.activation(hidden), self.settings.dropout, self.training)
