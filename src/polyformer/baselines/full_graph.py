@@ -23,7 +23,6 @@ __all__ = [
     "BaselineSettings",
     "FullGraphModel",
     "edge_tensors",
-    "gcn_edges",
     "on_device",
 ]
 
@@ -100,14 +99,6 @@ def edge_tensors(graph: Graph) -> tuple[Tensor, Tensor | None]:
     adjacency = graph.adjacency().tocoo()
     edges = torch.stack([torch.from_numpy(part).long() for part in (adjacency.row, adjacency.col)])
     return edges, None if graph.weights is None else torch.from_numpy(graph.weights.copy())
-
-
-def gcn_edges(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Edges and self-loops with the weights of Ã, for ``GCNConv(normalize=False)``."""
-    from torch_geometric.nn.conv.gcn_conv import gcn_norm
-
-    edges, weights = gcn_norm(*edge_tensors(graph), graph.num_nodes)
-    return edges, weights
 
 
 def on_device(parts: Sequence[Tensor | None], device: torch.device) -> list[Tensor | None]:

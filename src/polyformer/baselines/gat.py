@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from polyformer.baselines.convolutions import ConvolutionModel, ConvolutionSettings
 from polyformer.baselines.full_graph import edge_tensors
+from polyformer.baselines.graph_layers import GraphAttention
 from polyformer.graph import Graph
 from polyformer.models.contract import Workload
 from polyformer.nn.checks import check_dropout, check_heads
@@ -47,10 +48,8 @@ class GATModel(ConvolutionModel):
     }
 
     def convolution(self, in_channels: int, out_channels: int, last: bool) -> nn.Module:
-        from torch_geometric.nn import GATConv
-
         heads = 1 if last else self.settings.heads
-        return GATConv(in_channels, out_channels // heads, heads, dropout=self.settings.attention_dropout)
+        return GraphAttention(in_channels, out_channels // heads, heads, dropout=self.settings.attention_dropout)
 
     def activation(self, x: Tensor) -> Tensor:
         return functional.elu(x)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from torch import nn
 
 from polyformer.baselines.convolutions import ConvolutionModel, ConvolutionSettings
-from polyformer.baselines.full_graph import gcn_edges
+from polyformer.baselines.graph_layers import GraphConvolution, bind_operator
 from polyformer.graph import Graph
 from polyformer.models.contract import Workload
 from polyformer.progress import Share
@@ -21,9 +21,7 @@ class GCNModel(ConvolutionModel):
     settings_type = ConvolutionSettings
 
     def convolution(self, in_channels: int, out_channels: int, last: bool) -> nn.Module:
-        from torch_geometric.nn import GCNConv
-
-        return GCNConv(in_channels, out_channels, normalize=False)
+        return GraphConvolution(in_channels, out_channels)
 
     def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
-        self.edges = gcn_edges(graph)
+        bind_operator(self, graph, self_loops=True)

@@ -16,9 +16,9 @@ from polyformer.baselines.full_graph import (
     BaselineSettings,
     FullGraphModel,
     edge_tensors,
-    gcn_edges,
     on_device,
 )
+from polyformer.baselines.graph_layers import GraphConvolution, bind_operator
 from polyformer.graph import Graph
 from polyformer.models.contract import Workload
 from polyformer.nn.checks import check_heads, check_positive
@@ -96,12 +96,10 @@ class TunedGCNModel(TunedModel):
     """
 
     def convolution(self, channels: int) -> nn.Module:
-        from torch_geometric.nn import GCNConv
-
-        return GCNConv(channels, channels, normalize=False)
+        return GraphConvolution(channels, channels)
 
     def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
-        self.edges = gcn_edges(graph)
+        bind_operator(self, graph, self_loops=True)
 
 
 class TunedSAGEModel(TunedModel):
