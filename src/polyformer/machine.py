@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import re
 import resource
@@ -14,6 +16,7 @@ from polyformer.errors import InvalidParameter, OutOfResources
 __all__ = [
     "available_memory",
     "format_bytes",
+    "keeping_freed_memory",
     "num_cores",
     "parse_bytes",
     "peak_memory",
@@ -67,6 +70,32 @@ def resident_bytes() -> int:
 def usable_memory() -> int:
     """What a program may take unless it is told otherwise: 80 % of what is free."""
     return int(0.8 * available_memory())
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_KEPT = {_MMAP_THRESHOLD: 1 << 30, _TRIM_THRESHOLD: 2**31 - 1}
+_GIVEN_BACK = {_MMAP_THRESHOLD: 1 << 25, _TRIM_THRESHOLD: 1 << 26}
+"""Options of glibc's ``mallopt`` and their values: the latter are the highest that it comes to by itself."""
+
+
+@contextlib.contextmanager
+def keeping_freed_memory() -> Iterator[None]:
+    """Let freed blocks of up to 1 GiB be taken again inside, instead of going back to the system; glibc only.
+
+    An epoch in full batches frees the blocks that the next one needs. Given back, their pages must be cleared and
+    mapped once more, which took three quarters of the time of wide baselines.
+    """
+    library = ctypes.CDLL(None)
+    known = hasattr(library, "mallopt") and hasattr(library, "malloc_trim")
+    try:
+        for option, value in _KEPT.items() if known else ():
+            library.mallopt(option, value)
+        yield
+    finally:
+        for option, value in _GIVEN_BACK.items() if known else ():
+            library.mallopt(option, value)
+        if known:
+            library.malloc_trim(0)
 
 
 def require_memory(what: str, size: float, advice: str, limit: int | None = None) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from polyformer.errors import FileCorrupt, PolyformerError, TrainingInterrupted
+from polyformer.machine import keeping_freed_memory
 from polyformer.models.contract import NodeModel, Workload
 from polyformer.splits import Split
 from polyformer.tasks import METRICS, Objective
@@ -189,22 +190,26 @@ class Trainer:
 
     def run(self) -> None:
         """Train to the end and leave the model with the parameters of the best epoch."""
-        saved = time.monotonic()
-        interval = CHECKPOINT_SECONDS if self.registry is None else self.registry.seconds
         try:
-            while self.epoch < self.settings.epochs and not self.stopping.should_stop(self.epoch):
-                self._run_epoch()
-                if self.workers.any(self.should_stop()):
-                    raise TrainingInterrupted(f"Training was stopped after epoch {self.epoch}.")
-                if self.workers.any(self.workers.rank == 0 and time.monotonic() - saved > interval):
-                    self.save()
-                    saved = time.monotonic()
+            with keeping_freed_memory():
+                self._run_epochs()
         except TrainingInterrupted:
             self.save()
             raise
         self.save()
         self.best_parameters = self.workers.first(lambda: self.best_parameters)
         self.model.load_state_dict(self.best_parameters)
+
+    def _run_epochs(self) -> None:
+        saved = time.monotonic()
+        interval = CHECKPOINT_SECONDS if self.registry is None else self.registry.seconds
+        while self.epoch < self.settings.epochs and not self.stopping.should_stop(self.epoch):
+            self._run_epoch()
+            if self.workers.any(self.should_stop()):
+                raise TrainingInterrupted(f"Training was stopped after epoch {self.epoch}.")
+            if self.workers.any(self.workers.rank == 0 and time.monotonic() - saved > interval):
+                self.save()
+                saved = time.monotonic()
 
     def save(self) -> None:
         """Write the checkpoint, if one is kept."""
