@@ -8,7 +8,7 @@ import os
 import re
 import resource
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from polyformer.errors import InvalidParameter, OutOfResources
@@ -77,25 +77,40 @@ _KEPT = {_MMAP_THRESHOLD: 1 << 30, _TRIM_THRESHOLD: 2**31 - 1}
 _GIVEN_BACK = {_MMAP_THRESHOLD: 1 << 25, _TRIM_THRESHOLD: 1 << 26}
 """Options of glibc's ``mallopt`` and their values: the latter are the highest that it comes to by itself."""
 
+_MOST_KEPT = 512 << 20
+
 
 @contextlib.contextmanager
-def keeping_freed_memory() -> Iterator[None]:
+def keeping_freed_memory() -> Iterator[Callable[[], None]]:
     """Let freed blocks of up to 1 GiB be taken again inside, instead of going back to the system; glibc only.
 
-    An epoch in full batches frees the blocks that the next one needs. Given back, their pages must be cleared and
-    mapped once more, which took three quarters of the time of wide baselines.
+    A step in full batches frees the blocks that the next one needs. Given back, their pages must be cleared and mapped
+    once more, which took three quarters of the time of wide baselines.
+
+    Yields:
+        To be called after every step: gives back what is free once the process has grown by 512 MiB since the first.
     """
     library = ctypes.CDLL(None)
-    known = hasattr(library, "mallopt") and hasattr(library, "malloc_trim")
-    try:
-        for option, value in _KEPT.items() if known else ():
-            library.mallopt(option, value)
-        yield
-    finally:
-        for option, value in _GIVEN_BACK.items() if known else ():
-            library.mallopt(option, value)
-        if known:
+    if not (hasattr(library, "mallopt") and hasattr(library, "malloc_trim")):
+        yield lambda: None
+        return
+    usual = 0
+
+    def trim() -> None:
+        nonlocal usual
+        usual = usual or resident_bytes()
+        if resident_bytes() > usual + _MOST_KEPT:  # in pieces too small to be taken again
             library.malloc_trim(0)
+            usual = max(usual, resident_bytes())
+
+    try:
+        for option, value in _KEPT.items():
+            library.mallopt(option, value)
+        yield trim
+    finally:
+        for option, value in _GIVEN_BACK.items():
+            library.mallopt(option, value)
+        library.malloc_trim(0)
 
 
 def require_memory(what: str, size: float, advice: str, limit: int | None = None) -> None:

@@ -74,9 +74,12 @@ def test_training_does_not_disturb_the_global_generators(tmp_path: Path) -> None
     assert np.array_equal(np.random.get_state()[1], np_before)  # noqa: NPY002
 
 
-@pytest.mark.parametrize(("stop_after", "schedule"), [(1, "constant"), (4, "constant"), (3, "cosine")])
-def test_interrupt_and_resume_equal_an_uninterrupted_run(tmp_path: Path, stop_after: int, schedule: str) -> None:
-    asked_for = request(settings={"schedule": schedule})
+@pytest.mark.parametrize(
+    ("stop_after", "settings"),
+    [(1, {}), (4, {}), (3, {"schedule": "cosine"}), (1, {"optimizer": "lbfgs", "batch_size": "full", "epochs": 2})],
+)
+def test_interrupt_and_resume_equal_an_uninterrupted_run(tmp_path: Path, stop_after: int, settings: Any) -> None:
+    asked_for = request(settings=settings)
     whole = execute_run(asked_for, tmp_path / "whole")
     asked = iter([False] * (stop_after - 1) + [True])
     with pytest.raises(TrainingInterrupted, match=f"after epoch {stop_after}.*Nothing is lost: continue with"):
@@ -104,6 +107,17 @@ def test_a_schedule_lowers_the_rates_to_zero(tmp_path: Path) -> None:
     expected = [0.5 * (1 + math.cos(math.pi * i / 4)) for i in range(4)]
     assert np.allclose([max(pair) for pair in rates], 0.4 * np.array(expected))
     assert np.allclose([min(pair) for pair in rates], 0.2 * np.array(expected))
+
+
+def test_lbfgs_fits_where_as_many_steps_of_adam_do_not(tmp_path: Path) -> None:
+    image = {"data": "generated-images:image=0,filter=band", "model": "chebnetii", "protocol": "fit"}
+    common = {"hidden_channels": 64, "dropout": 0.0, "weight_decay": 0.0, "batch_size": "full"}
+    ways = {"lbfgs": {"epochs": 2, "optimizer": "lbfgs"}, "adam": {"epochs": 300, "patience": 300, "lr": 0.01}}
+    error = {
+        way: 1 - execute_run(RunRequest(**image, settings={**common, **settings}), tmp_path / way)["test"]
+        for way, settings in ways.items()
+    }
+    assert error["lbfgs"] < 0.2 * error["adam"]
 
 
 def test_epochs_after_the_checkpoint_are_run_again(tmp_path: Path) -> None:
@@ -273,6 +287,7 @@ def test_batch_size_is_resolved() -> None:
     assert size("auto", 11_000, 6805) == 1375
     assert size("auto", 445, 2325) == 256
     assert size(64, 5000, 6805) == 64
+    assert TrainingSettings(optimizer="lbfgs").resolve(5000, 7).batch_size == 5000
 
 
 def test_early_stopping_needs_a_strictly_greater_score() -> None:
@@ -293,6 +308,8 @@ def test_early_stopping_needs_a_strictly_greater_score() -> None:
         ({"settings": {"epochs": 0}}, InvalidParameter, "'epochs' must be 1 or more"),
         ({"settings": {"lr": "fast"}}, InvalidParameter, "'lr' must be a number. Got 'fast'"),
         ({"settings": {"batch_size": 0}}, InvalidParameter, "'batch_size' must be 1 or more"),
+        ({"settings": {"optimizer": "lbfgs"}}, InvalidParameter, "needs full batches. Got batch_size=50"),
+        ({"settings": {"optimizer": "lbfgs", "weight_decay": 0.1}}, InvalidParameter, "'weight_decay' must be 0 with"),
         ({"settings": {"lerning_rate": 1}}, UnknownName, "Unknown setting 'lerning_rate'"),
         ({"settings": {"basis": "fourier"}}, UnknownName, "Unknown basis 'fourier'"),
         ({"settings": {"basis": "optimal", "token_route": "projected"}}, InvalidParameter, "must be 'stored'"),

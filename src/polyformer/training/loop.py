@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyformer.errors import FileCorrupt, PolyformerError, TrainingInterrupted
+from polyformer.errors import FileCorrupt, InvalidParameter, PolyformerError, TrainingInterrupted
 from polyformer.machine import keeping_freed_memory
 from polyformer.models.contract import NodeModel, Workload
 from polyformer.splits import Split
@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 CHECKPOINT_SECONDS = 10.0
+
+_LBFGS_ITERATIONS, _LBFGS_HISTORY = 100, 50
 
 
 class TrainingDiverged(PolyformerError):
@@ -178,6 +180,8 @@ class Trainer:
         self.optimizer = torch.optim.Adam(
             model.parameter_groups(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
         )
+        if settings.optimizer == "lbfgs" and any(group["weight_decay"] for group in self.optimizer.param_groups):
+            raise InvalidParameter("Parts of the model have a weight decay, optimizer=lbfgs has none. Set theirs to 0.")
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.checkpoint, self.observer, self.should_stop, self.registry = checkpoint, observer, should_stop, registry
         self.stopping = EarlyStopping(settings.patience)
@@ -187,11 +191,12 @@ class Trainer:
         if checkpoint is not None:
             self._restore(workers.first(lambda: Checkpoint.load(checkpoint) if checkpoint.exists() else None))
         self._accumulate = workers.accumulator(model)
+        self._trim: Callable[[], None] = lambda: None
 
     def run(self) -> None:
         """Train to the end and leave the model with the parameters of the best epoch."""
         try:
-            with keeping_freed_memory():
+            with keeping_freed_memory() as self._trim:
                 self._run_epochs()
         except TrainingInterrupted:
             self.save()
@@ -290,7 +295,39 @@ class Trainer:
         return loss_of_epoch
 
     def _step(self, rows: Tensor) -> float:
-        """One step of the optimiser on the training nodes at these positions; returns this worker's part of the loss.
+        """Learn from the training nodes at these positions; returns this worker's part of the loss there was before."""
+        if self.settings.optimizer == "lbfgs":
+            return self._search(rows)
+        loss = self._differentiate(rows)
+        self.optimizer.step()
+        return loss
+
+    def _search(self, rows: Tensor) -> float:
+        """Iterations of L-BFGS, which begin without memory of earlier ones: there is no state to keep.
+
+        All of them see the same dropout, so that they descend on one function.
+        """
+        seed, losses = torch.initial_seed(), []
+        search = torch.optim.LBFGS(
+            self.model.parameters(),
+            max_iter=_LBFGS_ITERATIONS,
+            max_eval=2 * _LBFGS_ITERATIONS,
+            tolerance_grad=0.0,
+            tolerance_change=0.0,
+            history_size=_LBFGS_HISTORY,
+            line_search_fn="strong_wolfe",
+        )
+
+        def loss() -> float:
+            torch.manual_seed(seed)
+            losses.append(self._differentiate(rows))
+            return self.workers.total(losses[-1])
+
+        search.step(loss)
+        return losses[0]
+
+    def _differentiate(self, rows: Tensor) -> float:
+        """Leave the gradient of the loss on these positions in the parameters; returns this worker's part of the loss.
 
         Each worker divides by the normaliser of the whole batch, so that losses and gradients add up over all.
         """
@@ -303,7 +340,7 @@ class Trainer:
             return self.objective.loss(outputs, labels[part], self.weights) / scale
 
         value = self._accumulate(self.train_nodes[rows].to(self.device), loss)
-        self.optimizer.step()
+        self._trim()
         return value
 
     def _part(self, rows: Tensor) -> Tensor:

@@ -112,6 +112,7 @@ def prepare_run(
         )
         model = card.build(derive_seed(request.seed, 0))
         check_divisible(model, request.model, num_workers)
+        card.training.resolve(len(split.train), task.graph.num_features)
         return task, split, card, model
 
     # Settings that do not fit are refused before anything is written.

@@ -15,10 +15,13 @@ WIDE_FEATURES = 1024
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a model is trained, whichever it is. The optimiser is Adam; ``weight_decay`` is its L2 term."""
+    """How a model is trained, whichever it is."""
 
-    lr: float = setting(1e-3, "learning rate")
+    lr: float = setting(1e-3, "learning rate of Adam")
     weight_decay: float = setting(0.0, "L2 penalty inside Adam")
+    optimizer: Literal["adam", "lbfgs"] = setting(
+        "adam", "lbfgs makes an epoch 100 iterations of L-BFGS on a full batch, without rates or decay: for exact fits"
+    )
     schedule: Literal["constant", "cosine"] = setting(
         "constant", "cosine lowers the learning rates to zero over the epochs: half a period"
     )
@@ -43,6 +46,8 @@ class TrainingSettings:
             raise InvalidParameter(f"'lr' must be above 0. Got {self.lr}. Try 0.001.")
         if self.weight_decay < 0:
             raise InvalidParameter(f"'weight_decay' must be 0 or more. Got {self.weight_decay}.")
+        if self.optimizer == "lbfgs" and self.weight_decay:
+            raise InvalidParameter(f"'weight_decay' must be 0 with optimizer=lbfgs. Got {self.weight_decay}.")
 
     def rate_factor(self, epoch: int) -> float:
         """By which the learning rates are multiplied in an epoch, the first being 1.
@@ -61,7 +66,9 @@ class TrainingSettings:
         costs a whole propagation per step: then an epoch has at most eight steps.
         """
         size = self.batch_size
-        if size == "full":
+        if self.optimizer == "lbfgs" and isinstance(size, int) and size < num_train:
+            raise InvalidParameter(f"'optimizer=lbfgs' needs full batches. Got batch_size={size}. Set batch_size=full.")
+        if size == "full" or self.optimizer == "lbfgs":
             size = num_train
         elif size == "auto":
             size = 256 if num_features <= WIDE_FEATURES else max(256, -(-num_train // 8))
