@@ -145,6 +145,12 @@ def test_costs_learn_from_finished_runs() -> None:
     assert costs.seconds(other) > 9 * estimate_seconds(other)
 
 
+def test_costs_know_what_is_quadratic() -> None:
+    plans = [*load_plan("table5-baselines").series(), *load_plan("table5-specformer").series()]
+    seconds = {entry.model: estimate_seconds(entry.jobs()[0]) for entry in select(plans, ["minesweeper"])}
+    assert min(seconds["transformer"], seconds["specformer"]) > max(seconds["gcn"], seconds["nagphormer"])
+
+
 def test_events_count_down(tmp_path: Path) -> None:
     events: list[Event] = []
     run_jobs(Plan.parse("small", PLAN).series()[0].jobs(), Records(tmp_path), workers=2, observe=events.append)

@@ -55,6 +55,7 @@ class SpecformerModel(FullGraphModel):
     """
 
     settings_type = SpecformerSettings
+    compares_all_nodes = True
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **COMMON_SPACE,
         "num_layers": (1, 2),

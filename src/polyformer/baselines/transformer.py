@@ -42,6 +42,7 @@ class TransformerModel(FullGraphModel):
     """
 
     settings_type = TransformerSettings
+    compares_all_nodes = True
     training_defaults: ClassVar[Mapping[str, Any]] = {**FULL_BATCH, "lr": 1e-3}
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **COMMON_SPACE,

@@ -8,6 +8,7 @@ from typing import Any
 
 from polyformer.datasets import DATASETS
 from polyformer.experiments.plan import Job
+from polyformer.models import MODELS
 from polyformer.registry import parse_spec
 
 __all__ = ["Costs", "estimate_seconds"]
@@ -15,6 +16,7 @@ __all__ = ["Costs", "estimate_seconds"]
 _FLOPS = 1e10
 _START_SECONDS = 5.0
 _EPOCHS_PER_PATIENCE = 2
+_PASSES_PER_SEARCH = 110
 
 
 def estimate_seconds(job: Job) -> float:
@@ -25,9 +27,12 @@ def estimate_seconds(job: Job) -> float:
     nodes, edges, features = (10_000, 40_000, 10) if counts is None else (counts.nodes, counts.edges, counts.features)
     hidden, tokens = settings.get("hidden_channels", 64), settings.get("order", 2) + 1
     layers, ratio = settings.get("num_layers", 1), settings.get("mlp_ratio", 1.0)
-    epochs = min(settings["epochs"], _EPOCHS_PER_PATIENCE * settings["patience"])
+    passes = min(settings["epochs"], _EPOCHS_PER_PATIENCE * settings["patience"])
+    if settings["optimizer"] == "lbfgs":
+        passes *= _PASSES_PER_SEARCH
     per_token = min(features, 500) + layers * hidden * (2 * ratio + 4)  # wide features are sparse
-    return _START_SECONDS + epochs * 6 * hidden * (nodes * tokens * per_token + edges * tokens) / _FLOPS
+    pairs = layers * nodes**2 if MODELS[request.model].compares_all_nodes else 0
+    return _START_SECONDS + passes * 6 * hidden * (nodes * tokens * per_token + edges * tokens + pairs) / _FLOPS
 
 
 class Costs:

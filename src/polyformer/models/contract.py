@@ -85,12 +85,14 @@ class NodeModel(nn.Module, ABC):
         search_space: for every setting that ``tune`` searches, the values it chooses from.
         large_search_space: the same where there are a great many training nodes; what it leaves out is not searched
             there. Empty: as for few.
+        compares_all_nodes: whether a pass takes O(N²): all nodes with all, or with all eigenvectors.
     """
 
     settings_type: ClassVar[type]
     training_defaults: ClassVar[Mapping[str, Any]] = {}
     search_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
     large_search_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
+    compares_all_nodes: ClassVar[bool] = False
 
     @abstractmethod
     def __init__(self, in_channels: int, out_channels: int, settings: Any) -> None:
