@@ -5,21 +5,25 @@ from pathlib import Path
 import pytest
 
 from polyformer.errors import FileCorrupt, PresetNotFound
-from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
+from polyformer.models import MODELS
 from polyformer.presets import _table, list_presets, load_preset, write_preset
 from polyformer.settings import split_settings
 from polyformer.training.settings import TrainingSettings
 
-ROWS = [(name, *key[1:]) for name in list_presets() for key in _table(name)]
+ROWS = [(name, *key) for name in list_presets() for key in _table(name)]
 
 
-@pytest.mark.parametrize(("preset", "dataset", "basis"), ROWS)
-def test_every_row_builds_a_model(preset: str, dataset: str, basis: str) -> None:
+@pytest.mark.parametrize(("preset", "model", "dataset", "basis"), ROWS)
+def test_every_row_builds_a_model(preset: str, model: str, dataset: str, basis: str | None) -> None:
     """Every column is a setting of the model or of training, with a value that the constructors accept."""
-    model, training = split_settings([PolyFormerSettings, TrainingSettings], load_preset(preset, dataset, basis))
-    assert PolyFormerModel(in_channels=5, out_channels=3, settings=model).order == model.order
-    assert model.self_loops == (basis == "monomial")
+    kind = MODELS[model]
+    settings, training = split_settings(
+        [kind.settings_type, TrainingSettings], {**kind.training_defaults, **load_preset(preset, dataset, basis, model)}
+    )
+    assert kind(in_channels=5, out_channels=3, settings=settings).out_channels == 3
     assert training.epochs == 2000 or preset != "paper"
+    if preset != "tuned":
+        assert settings.self_loops == (basis == "monomial")
 
 
 def test_published_values() -> None:

@@ -12,6 +12,7 @@ from polyformer.experiments import EXPERIMENTS
 from polyformer.experiments.costs import estimate_seconds
 from polyformer.experiments.plan import Plan, Series, load_plan, open_experiment, select
 from polyformer.models import MODELS
+from polyformer.presets import load_preset
 from polyformer.published import published_scores
 from polyformer.registry import parse_spec
 from polyformer.settings import split_settings
@@ -94,6 +95,15 @@ def test_runs_take_splits_in_turn_and_seeds_of_their_own() -> None:
     assert first.settings == {"order": 3, "hidden_channels": 16}
     assert len(second.jobs(5)) == 5
     assert len({job.key for entry in (first, second) for job in entry.jobs()}) == 6
+
+
+def test_tuned_settings_are_taken_where_there_are_some() -> None:
+    series = {entry.dataset: entry for entry in select(load_plan("table5-baselines").series(), models=["chebnetii"])}
+    tuned, plain = series["chameleon_filtered"], series["physics"]
+    assert (tuned.preset, plain.preset) == ("tuned", None)
+    assert "polyformer tune" in tuned.note
+    assert "default settings" in plain.note
+    assert tuned.jobs()[0].request.asked_settings() == load_preset("tuned", "chameleon_filtered", model="chebnetii")
 
 
 def test_a_plan_that_changes_is_run_again() -> None:

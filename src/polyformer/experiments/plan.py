@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter, UnknownName
 from polyformer.experiments import EXPERIMENTS, Experiment
+from polyformer.presets import has_preset
 from polyformer.registry import suggest
 
 if TYPE_CHECKING:
     from polyformer.training.run import RunRequest
 
 __all__ = ["Job", "Plan", "Series", "load_plan", "open_experiment", "select"]
+
+_TUNED_NOTE = "settings that polyformer tune found (preset tuned), as none are published"
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,7 @@ class Plan:
 
     Attributes:
         note: whose settings these are, shown beside the numbers.
+        tuned: take the preset ``tuned`` for the rows that it knows; their note says so.
         runs: how many the paper averages over.
         splits: how many different ones there are.
         sources: for data sets of a table that are made here, what is trained on.
@@ -134,6 +138,7 @@ class Plan:
     models: Mapping[str, dict[str, Any]]
     bases: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     preset: str | None = None
+    tuned: bool = False
     protocol: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -160,26 +165,31 @@ class Plan:
     def series(self) -> list[Series]:
         """Every combination of data set, model and basis."""
         return [
-            Series(
-                self.name,
-                model,
-                basis,
-                dataset,
-                self.sources.get(dataset, dataset),
-                self.preset,
-                self.protocol,
-                {**self.settings, **own, **({} if basis is None else {"basis": basis, **self.bases[basis]})},
-                self.runs,
-                self.splits,
-                self.note,
-                self.keep_model,
-                self.from_scratch,
-                self.stand_ins.get(dataset),
-            )
+            self._series(dataset, model, basis)
             for dataset in self.datasets
-            for model, own in self.models.items()
+            for model in self.models
             for basis in (self.bases or (None,))
         ]
+
+    def _series(self, dataset: str, model: str, basis: str | None) -> Series:
+        of_basis = {} if basis is None else {"basis": basis, **self.bases[basis]}
+        tuned = self.tuned and has_preset("tuned", dataset, basis, model)
+        return Series(
+            self.name,
+            model,
+            basis,
+            dataset,
+            self.sources.get(dataset, dataset),
+            "tuned" if tuned else self.preset,
+            self.protocol,
+            {**self.settings, **self.models[model], **of_basis},
+            self.runs,
+            self.splits,
+            _TUNED_NOTE if tuned else self.note,
+            self.keep_model,
+            self.from_scratch,
+            self.stand_ins.get(dataset),
+        )
 
 
 def load_plan(name: str) -> Plan:

@@ -9,6 +9,9 @@ results: the monomial rows set ``self_loops``, full batches, 2,000 epochs with t
 ``fast`` holds settings that come near the published scores within two minutes on two cores: published ones with fewer
 epochs (citeseer, chameleon_filtered), or ours, chosen by validation scores. ``python -m benchmarks.scores`` shows what
 they reach.
+
+``tuned`` holds what ``polyformer tune`` found for models, bases and data sets without published settings, by the
+validation score of the first split: ``polyformer tune DATASET --model MODEL --trials 40 --budget 3min``.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ Key = tuple[str, str, str | None]
 _SHARED: dict[str, dict[str, Any]] = {
     "paper": {"epochs": 2000, "shuffle": "batches"},
     "fast": {},
+    "tuned": {},
 }
 
 _PRESET_MODEL = "polyformer"
@@ -96,18 +100,21 @@ def list_presets() -> list[str]:
     """The names of the presets that exist.
 
     >>> list_presets()
-    ['paper', 'fast']
+    ['paper', 'fast', 'tuned']
     """
     return list(_SHARED)
 
 
-def has_preset(name: str, dataset: str) -> bool:
-    """Whether a preset knows a data set.
+def has_preset(name: str, dataset: str, basis: str | None = None, model: str | None = None) -> bool:
+    """Whether a preset knows a data set, and if they are named the basis and the model.
 
-    >>> has_preset("fast", "citeseer"), has_preset("fast", "minefield")
-    (True, False)
+    >>> has_preset("fast", "citeseer"), has_preset("fast", "minefield"), has_preset("fast", "citeseer", "optimal")
+    (True, False, False)
     """
-    return any(known == dataset for _, known, _ in _table(name))
+    return any(
+        known == dataset and basis in (None, of_basis) and model in (None, of_model)
+        for of_model, known, of_basis in _table(name)
+    )
 
 
 def load_preset(name: str, dataset: str, basis: str | None = None, model: str = _PRESET_MODEL) -> dict[str, Any]:
