@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import torch
 import polyformer as pf
 from polyformer.datasets import load_dataset
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData, InvalidParameter
+from polyformer.models.polyformer import PolyFormerSettings
+from polyformer.training.settings import TrainingSettings
 
 TASK = load_dataset("minefield:width=20,height=15")
 FAST = {"order": 3, "hidden_channels": 16, "heads": 4, "num_layers": 2, "epochs": 3}
@@ -128,6 +131,11 @@ def test_use_before_training_and_bad_settings(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(FileCorrupt, match="does not describe a model"):
         pf.PolyFormerClassifier.load(tmp_path)
+
+
+def test_the_classifier_takes_every_setting_but_the_order_of_batches() -> None:
+    every = {entry.name for kind in (PolyFormerSettings, TrainingSettings) for entry in fields(kind)}
+    assert set(pf.PolyFormerClassifier().settings) == every - {"shuffle"}
 
 
 def test_every_public_name_is_there() -> None:
