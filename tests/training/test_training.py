@@ -309,7 +309,16 @@ def test_early_stopping_needs_a_strictly_greater_score() -> None:
         ({"settings": {"lr": "fast"}}, InvalidParameter, "'lr' must be a number. Got 'fast'"),
         ({"settings": {"batch_size": 0}}, InvalidParameter, "'batch_size' must be 1 or more"),
         ({"settings": {"optimizer": "lbfgs"}}, InvalidParameter, "needs full batches. Got batch_size=50"),
-        ({"settings": {"optimizer": "lbfgs", "weight_decay": 0.1}}, InvalidParameter, "'weight_decay' must be 0 with"),
+        (
+            {"settings": {"optimizer": "lbfgs", "batch_size": "full", "weight_decay": 0.1}},
+            InvalidParameter,
+            "'weight_decay' must be 0 with",
+        ),
+        (
+            {"settings": {"optimizer": "lbfgs", "batch_size": "full", "attention_weight_decay": 0.1}},
+            InvalidParameter,
+            "'weight_decay' must be 0 with",
+        ),
         ({"settings": {"lerning_rate": 1}}, UnknownName, "Unknown setting 'lerning_rate'"),
         ({"settings": {"basis": "fourier"}}, UnknownName, "Unknown basis 'fourier'"),
         ({"settings": {"basis": "optimal", "token_route": "projected"}}, InvalidParameter, "must be 'stored'"),

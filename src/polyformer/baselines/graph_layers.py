@@ -80,7 +80,7 @@ class ChebyshevConvolution(OperatorLayer):
 
 
 class GraphAttention(nn.Module):
-    """``GATConv``, where H has fewer columns than a head as heads of sums: Σ_j a_ij W h_j = W Σ_j a_ij h_j."""
+    """``GATConv``: Σ_j a_ij W h_j per head, as W Σ_j a_ij h_j where H is narrower than a head."""
 
     def __init__(self, in_channels: int, out_channels: int, heads: int, **options: Any) -> None:
         from torch_geometric.nn import GATConv

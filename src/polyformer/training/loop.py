@@ -30,6 +30,7 @@ __all__ = [
     "Observer",
     "Trainer",
     "TrainingDiverged",
+    "check_optimizer",
     "class_weights",
     "derive_seed",
     "workload_of",
@@ -113,6 +114,15 @@ def _owned(train: np.ndarray, settings: TrainingSettings, workers: Workers) -> n
     return workers.owner(train, settings.batch_size, by_node=settings.shuffle == "nodes") == workers.rank
 
 
+def check_optimizer(model: NodeModel, settings: TrainingSettings) -> None:
+    """L-BFGS knows no weight decay, neither of the whole model nor of parts of it."""
+    decay = max(group.get("weight_decay", settings.weight_decay) for group in model.parameter_groups())
+    if settings.optimizer == "lbfgs" and decay > 0:
+        raise InvalidParameter(
+            f"'weight_decay' must be 0 with optimizer=lbfgs, as must that of its parts. Got {decay}."
+        )
+
+
 def class_weights(labels: np.ndarray, num_classes: int) -> Tensor:
     """Weights inverse to the classes' frequency, 1 on average over the nodes."""
     counts = np.bincount(labels, minlength=num_classes)
@@ -177,11 +187,10 @@ class Trainer:
         if settings.class_weights == "balanced" and labels.dtype.kind != "f":
             count = int(labels.max()) + 1
             self.weights = class_weights(labels[split.train], count).to(self.device)
+        check_optimizer(model, settings)
         self.optimizer = torch.optim.Adam(
             model.parameter_groups(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
         )
-        if settings.optimizer == "lbfgs" and any(group["weight_decay"] for group in self.optimizer.param_groups):
-            raise InvalidParameter("Parts of the model have a weight decay, optimizer=lbfgs has none. Set theirs to 0.")
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.checkpoint, self.observer, self.should_stop, self.registry = checkpoint, observer, should_stop, registry
         self.stopping = EarlyStopping(settings.patience)

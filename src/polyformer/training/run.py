@@ -23,7 +23,15 @@ from polyformer.splits import Split
 from polyformer.tasks import Task, squared_error
 from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.distributed import ALONE, Workers
-from polyformer.training.loop import CheckpointRegistry, EpochRecord, Observer, Trainer, derive_seed, workload_of
+from polyformer.training.loop import (
+    CheckpointRegistry,
+    EpochRecord,
+    Observer,
+    Trainer,
+    check_optimizer,
+    derive_seed,
+    workload_of,
+)
 from polyformer.training.request import RunRequest, describe_task, load_task
 from polyformer.training.run_directory import RunDirectory
 from polyformer.training.saved_model import ModelCard, save_weights
@@ -112,7 +120,7 @@ def prepare_run(
         )
         model = card.build(derive_seed(request.seed, 0))
         check_divisible(model, request.model, num_workers)
-        card.training.resolve(len(split.train), task.graph.num_features)
+        check_optimizer(model, card.training.resolve(len(split.train), task.graph.num_features))
         return task, split, card, model
 
     # Settings that do not fit are refused before anything is written.

@@ -46,8 +46,6 @@ class TrainingSettings:
             raise InvalidParameter(f"'lr' must be above 0. Got {self.lr}. Try 0.001.")
         if self.weight_decay < 0:
             raise InvalidParameter(f"'weight_decay' must be 0 or more. Got {self.weight_decay}.")
-        if self.optimizer == "lbfgs" and self.weight_decay:
-            raise InvalidParameter(f"'weight_decay' must be 0 with optimizer=lbfgs. Got {self.weight_decay}.")
 
     def rate_factor(self, epoch: int) -> float:
         """By which the learning rates are multiplied in an epoch, the first being 1.
