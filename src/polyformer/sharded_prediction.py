@@ -133,7 +133,9 @@ def _compute_tokens(
     """Tokens of the nodes, unless they are there already."""
     if place.exists():
         return
-    seen, engine = model.token_graph(graph, None), RayEngine(resources.memory, cluster.address, cluster.workers)
+    count = graph.num_nodes if nodes is None else len(nodes)
+    seen = model.token_graph(graph, Workload(nodes, count, memory=resources.memory, report=resources.report))
+    engine = RayEngine(resources.memory, cluster.address, cluster.workers)
     loops = model.settings.self_loops
     write_tokens(seen, place, model.basis, model.order, loops, nodes, engine, resources.progress)
 

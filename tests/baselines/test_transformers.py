@@ -10,13 +10,15 @@ import pytest
 import torch
 
 from polyformer import machine
+from polyformer.baselines.gat import GATModel, GATSettings
 from polyformer.baselines.goat import Codebook, sample_neighbourhood
 from polyformer.baselines.layers import SelfAttention
 from polyformer.baselines.nodeformer import kernelised_attention, orthogonal_projection, random_features
 from polyformer.baselines.sgformer import linear_attention
 from polyformer.baselines.specformer import SpecformerModel, SpecformerSettings
 from polyformer.baselines.transformer import TransformerModel, TransformerSettings
-from polyformer.errors import OutOfResources
+from polyformer.baselines.tuned import TunedGATModel, TunedGATSettings
+from polyformer.errors import InvalidParameter, OutOfResources
 from polyformer.graph import Graph
 from polyformer.models import MODELS, Workload
 from polyformer.settings import build_settings
@@ -146,6 +148,9 @@ def test_what_does_not_fit_is_refused_with_the_estimate(monkeypatch: pytest.Monk
     transformer = TransformerModel(8, 3, TransformerSettings(attention_dropout=0.1))
     with pytest.raises(OutOfResources, match=f"Attention of 30 nodes to each other {message}Set attention_dropout=0"):
         transformer.bind(GRAPH, Workload(None, 30))
+    for attention in (GATModel(8, 3, GATSettings()), TunedGATModel(8, 3, TunedGATSettings())):
+        with pytest.raises(OutOfResources, match=f"Messages along all edges {message}Lower num_layers"):
+            attention.bind(GRAPH, Workload(None, 30))
     wide = Graph(np.empty((2, 0), np.int64), np.ones((200, 8)))
     with pytest.raises(OutOfResources, match=f"All eigenvectors of 200 nodes {message}Set num_eigenpairs"):
         SpecformerModel(8, 3, SpecformerSettings()).bind(wide, Workload(None, 200))
@@ -166,6 +171,15 @@ def test_goat_samples_by_distance() -> None:
     star = Graph([[0] * 20, list(range(1, 21))])
     drawn = [sample_neighbourhood(star, 0, 1, 5, seed)[0].tolist() for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_goat_knows_the_nodes_it_was_bound_to() -> None:
+    model = build("goat", positional_channels=0)
+    whole = model(torch.arange(30))
+    model.bind(GRAPH, Workload(np.array([3, 11, 29]), 3))
+    assert torch.allclose(model(torch.tensor([29, 3])), whole[[29, 3]], atol=1e-6)
+    with pytest.raises(InvalidParameter, match="There are no sampled neighbours of node 5 in memory"):
+        model(torch.tensor([5]))
 
 
 def test_goat_centroids_follow_the_rows() -> None:

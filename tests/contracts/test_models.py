@@ -260,6 +260,39 @@ def test_the_graph_is_no_part_of_the_state(name: str) -> None:
     assert {key: value.shape for key, value in model.state_dict().items()} == before
 
 
+DROPOUTS = [
+    (name, field.name)
+    for name in MODELS
+    for field in dataclasses.fields(MODELS[name].settings_type)
+    if field.name.endswith("dropout")
+]
+
+
+@pytest.mark.parametrize(("name", "field"), DROPOUTS)
+def test_every_dropout_acts_in_training_alone(name: str, field: str) -> None:
+    def outputs(training: bool, **settings: Any) -> torch.Tensor:
+        model = build(name, **settings).train(training)
+        torch.manual_seed(1)
+        with torch.no_grad():
+            return model(NODES)
+
+    plain, dropping = ({field: 0.0}, {field: 0.9})
+    assert torch.equal(outputs(False, **plain), outputs(False, **dropping))
+    assert not torch.equal(outputs(True, **plain), outputs(True, **dropping))
+
+
+NEVER_NEGATIVE = ("lr", "weight_decay", "heads", "orthogonality", "edge_weight")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_settings_that_would_train_uphill_are_refused(name: str) -> None:
+    kind = MODELS[name]
+    for field in dataclasses.fields(kind.settings_type):
+        if field.name.endswith(NEVER_NEGATIVE):
+            with pytest.raises(InvalidParameter, match=f"'{field.name}' must be .* Got -1"):
+                kind(9, 3, build_settings(kind.settings_type, {field.name: -1}))
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_what_cannot_be(name: str) -> None:
     with pytest.raises(InvalidParameter, match="no graph yet"):
@@ -281,6 +314,6 @@ def test_frequency_responses_are_rows_of_gains(name: str) -> None:
     assert response.ndim == 2
     assert response.shape[1] == 21
     assert np.isfinite(response).all()
-    if len(response) == 40:  # one for each node
-        some = torch.tensor([5, 0])
-        assert np.allclose(model.frequency_response(lam, some), response[some])
+    if len(response) >= 40:  # one for each node, or for each of its heads
+        some, by_node = torch.tensor([5, 0]), response.reshape(40, -1, 21)
+        assert np.allclose(model.frequency_response(lam, some), by_node[some].reshape(-1, 21))

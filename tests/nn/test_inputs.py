@@ -81,11 +81,21 @@ def test_wide_sparse_features_in_full_batches_are_projected_and_narrow_ones_stor
     arguments = {"order": 6, "hidden_channels": 64, "rows_per_epoch": 1500, "epochs": 100, "memory_bytes": 1 << 34}
     assert choose_route(Operator(wide), wide.features, passes_per_epoch=2, **arguments)[0] == "projected"
     assert choose_route(Operator(narrow), narrow.features, passes_per_epoch=30, **arguments)[0] == "stored"
-    arguments["memory_bytes"] = 1000
-    assert choose_route(Operator(narrow), narrow.features, passes_per_epoch=30, **arguments)[0] == "projected"
-    # On disk there is room for tokens; then it is the projection that has to fit.
-    assert (
-        choose_route(Operator(narrow), narrow.features, passes_per_epoch=30, on_disk=True, **arguments)[0] == "stored"
-    )
-    arguments["memory_bytes"] = 1 << 23
-    assert choose_route(Operator(wide), wide.features, passes_per_epoch=2, on_disk=True, **arguments)[0] == "projected"
+
+
+@pytest.mark.parametrize(
+    ("memory", "passes", "on_disk", "route"),
+    [
+        (1 << 34, 10_000, False, "stored"),  # both fit, and a propagation for each of so many passes costs more
+        (1 << 23, 10_000, False, "projected"),  # stored tokens do not fit
+        (1 << 23, 10_000, True, "stored"),  # but on disk
+        (1 << 23, 2, True, "projected"),
+        (1 << 20, 2, True, "stored"),  # the projection does not fit
+        (1 << 20, 2, False, "stored"),  # nor does anything else: the tokens are then refused with their estimate
+    ],
+)
+def test_a_route_must_fit(memory: int, passes: int, on_disk: bool, route: str) -> None:
+    graph = Graph(np.random.default_rng(0).integers(0, 2000, (2, 6000)), sparse_features(2000, 3000), 2000)
+    sizes = {"order": 6, "hidden_channels": 64, "rows_per_epoch": 1500, "epochs": 100}
+    arguments = {"passes_per_epoch": passes, "memory_bytes": memory, "on_disk": on_disk}
+    assert choose_route(Operator(graph), graph.features, **sizes, **arguments)[0] == route

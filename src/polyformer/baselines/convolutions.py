@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, FullGraphModel, on_device
+from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, FullGraphModel
 from polyformer.nn.checks import check_positive
 from polyformer.settings import setting
 
@@ -43,7 +43,7 @@ class ConvolutionModel(FullGraphModel):
         widths = [in_channels, *[settings.hidden_channels] * (settings.num_layers - 1), out_channels]
         count = settings.num_layers
         self.layers = nn.ModuleList(self.convolution(widths[i], widths[i + 1], i == count - 1) for i in range(count))
-        self.edges: tuple[Tensor | None, ...] = ()
+        self.edges: tuple[Tensor, ...] = ()
 
     @abstractmethod
     def convolution(self, in_channels: int, out_channels: int, last: bool) -> nn.Module:
@@ -55,7 +55,7 @@ class ConvolutionModel(FullGraphModel):
 
     def encode(self) -> Tensor:
         device = next(self.parameters()).device
-        edges = on_device(self.edges, device)
+        edges = [part.to(device) for part in self.edges]
         hidden = self.features.to_torch(self.drop(self.settings.dropout)).to(device)
         for i, layer in enumerate(self.layers):
             if i:

@@ -22,7 +22,7 @@ from polyformer.baselines.polynomial import (
 )
 from polyformer.graph import Graph
 from polyformer.models.contract import Workload, bound, check_no_channel, evaluating
-from polyformer.nn.checks import check_at_least, check_dropout, check_positive
+from polyformer.nn.checks import check_at_least, check_dropout, check_not_negative, check_positive
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
 from polyformer.progress import Share
@@ -49,6 +49,7 @@ class DSFSettings(PolynomialSettings):
         check_at_least(2, walk_steps=self.walk_steps)
         check_dropout("encoding_dropout", self.encoding_dropout)
         check_restart(self.restart)
+        check_not_negative(orthogonality=self.orthogonality)
 
 
 class DSFModel(PolynomialModel):
@@ -56,7 +57,8 @@ class DSFModel(PolynomialModel):
 
     :math:`p^{(0)} = \tanh(\mathrm{Linear}(r))` with r the return probabilities of random walks ("R"), and
     :math:`p^{(k+1)} = \tanh(a p^{(0)} + (1-a) \tilde A p^{(k)})`. The loss gains
-    :math:`\|P^T P - I\|_F^2 / \dim` of the last encoding, its columns centred and normalised.
+    :math:`\|P^T P - I\|_F^2 / \dim` of the last encoding, its columns centred and normalised. The gates start open,
+    with b = 1 and small w, where the original draws both at random: training begins near the node-unified filter.
     """
 
     settings_type: ClassVar[type] = DSFSettings
@@ -82,7 +84,7 @@ class DSFModel(PolynomialModel):
     def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
         super().prepare(graph, workload, progress)
         self._encoding_operator = DifferentiableOperator(Operator(graph, self_loops=True))
-        returns = return_probabilities(graph, self.settings.walk_steps, progress, report=workload.report)
+        returns = return_probabilities(graph, self.settings.walk_steps, workload, progress)
         self._returns = torch.from_numpy(returns)
 
     def encodings(self) -> Tensor:
@@ -148,8 +150,8 @@ class DSFGPRModel(DSFModel):
     r"""DSF-GPR-R: GPRGNN with coefficients that differ by node.
 
     :math:`α_{ik} = θ_k \tanh(w_k^T p_i^{(k)} + b_k)` of :math:`\tilde A^k`, from an encoding by random walks that is
-    propagated beside the signal and kept orthogonal; O(K |E| (C + p)), and O(N |E|) once for the walks. Guo et al.,
-    CIKM 2023. The search space is ours.
+    propagated beside the signal and kept orthogonal; O(K |E| (C + p)), and O(s N |E|) once for walks of s steps. Guo
+    et al., WWW 2023. The search space is ours.
     """
 
     basis = "monomial"
@@ -166,8 +168,8 @@ class DSFBernModel(DSFModel):
     r"""DSF-Bern-R: BernNet with coefficients that differ by node.
 
     :math:`α_{ik} = \mathrm{ReLU}(θ_k)\, σ(w_k^T p_i^{(k)} + b_k)` of the Bernstein terms, from an encoding by random
-    walks that is propagated beside the signal and kept orthogonal; O(K |E| (C + p)), and O(N |E|) once for the walks.
-    Guo et al., CIKM 2023. The search space is ours.
+    walks that is propagated beside the signal and kept orthogonal; O(K |E| (C + p)), and O(s N |E|) once for walks of
+    s steps. Guo et al., WWW 2023. The search space is ours.
     """
 
     basis = "bernstein"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import scipy.linalg
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
@@ -12,6 +10,7 @@ from polyformer.baselines.precomputed import Effort, precomputed
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
 from polyformer.machine import require_memory
+from polyformer.models.contract import Workload
 from polyformer.operators import Operator
 from polyformer.progress import Share
 from polyformer.propagation.estimates import seconds_of_hops
@@ -25,20 +24,11 @@ _TOLERANCE = 1e-6
 
 
 def eigenpairs(
-    graph: Graph,
-    count: int | None = None,
-    progress: Share | None = None,
-    *,
-    memory: int | None = None,
-    report: Callable[[str], None] | None = None,
+    graph: Graph, count: int | None, workload: Workload, progress: Share | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""Eigenvalues λ and eigenvectors U of :math:`\hat L`, ascending: (n,), (N, n) float32.
 
     All of them, in O(N³) time and O(N²) memory, or half of ``count`` from each end of the spectrum.
-
-    Args:
-        memory: bytes that may be used, 80 % of what is free by default.
-        report: is told how long it takes, if it does.
     """
     num_nodes = graph.num_nodes
     if count is None or count >= num_nodes:
@@ -50,13 +40,13 @@ def eigenpairs(
         advice = "Lower num_eigenpairs."
         what, size = f"{count:,} eigenvectors of {num_nodes:,} nodes", 32.0 * count * num_nodes
         seconds = _extreme_seconds(num_nodes, (count + 1) // 2) + _extreme_seconds(num_nodes, count // 2)
-    require_memory(what, size, advice, memory)
+    require_memory(what, 4.0 * num_nodes * (count or num_nodes), advice, workload.memory)
 
     def compute() -> dict[str, np.ndarray]:
         values, vectors = _decompose(Operator(graph), count)
         return {"eigenvalues": values.astype(np.float32), "eigenvectors": vectors.astype(np.float32)}
 
-    arrays = precomputed("eigenpairs", graph, {"count": count}, compute, Effort(what, seconds, advice, report))
+    arrays = precomputed("eigenpairs", graph, {"count": count}, compute, Effort(what, seconds, size, advice, workload))
     if progress is not None:
         progress(1.0)
     return arrays["eigenvalues"], arrays["eigenvectors"]
@@ -110,7 +100,7 @@ def _extreme(operator: Operator, count: int, which: str) -> tuple[np.ndarray, np
     return values, vectors
 
 
-def laplacian_encoding(graph: Graph, channels: int) -> np.ndarray:
+def laplacian_encoding(graph: Graph, channels: int, workload: Workload) -> np.ndarray:
     r"""Eigenvectors of the smallest eigenvalues of :math:`\hat L` but the first: (N, channels) float32.
 
     Each vector's largest entry is made positive; columns beyond N - 1 are zero. O(channels |E|) a Lanczos step.
@@ -129,20 +119,22 @@ def laplacian_encoding(graph: Graph, channels: int) -> np.ndarray:
         encoding[:, : vectors.shape[1]] = vectors
         return {"encoding": encoding}
 
-    return precomputed("laplacian", graph, {"channels": channels}, compute)["encoding"]
+    effort = Effort(
+        f"{channels:,} eigenvectors of {graph.num_nodes:,} nodes",
+        _extreme_seconds(graph.num_nodes, channels + 1),
+        24.0 * (channels + 10) * graph.num_nodes,  # Lanczos keeps twice as many vectors as it finds, 20 at least
+        "Lower positional_channels.",
+        workload,
+    )
+    return precomputed("laplacian", graph, {"channels": channels}, compute, effort)["encoding"]
 
 
-def return_probabilities(
-    graph: Graph, steps: int, progress: Share | None = None, *, report: Callable[[str], None] | None = None
-) -> np.ndarray:
+def return_probabilities(graph: Graph, steps: int, workload: Workload, progress: Share | None = None) -> np.ndarray:
     r"""The probability that a random walk is back after 2, …, ``steps`` steps: (N, steps - 1) float32.
 
     :math:`((D^{-1} A)^s)_{ii} = (\hat A^s)_{ii}`, and with :math:`u_s = \hat A^s e_i` these are
     :math:`u_s^T u_s` for 2s and :math:`u_s^T u_{s+1}` for 2s + 1 steps: half as many products as steps, for every node,
     a block of nodes at a time. O(steps N |E|).
-
-    Args:
-        report: is told how long it takes, if it does.
     """
 
     def compute() -> dict[str, np.ndarray]:
@@ -169,8 +161,9 @@ def return_probabilities(
     effort = Effort(
         f"Return probabilities of {graph.num_nodes:,} nodes",
         _return_seconds(graph, steps),
+        4.0 * graph.num_nodes * (steps + 3 * FASTEST_WIDTH),
         "Lower walk_steps or use another model, e.g. gprgnn or bernnet.",
-        report,
+        workload,
     )
     return precomputed("returns", graph, {"steps": steps}, compute, effort)["probabilities"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from polyformer.graph import Graph
+from polyformer.machine import require_memory
 from polyformer.models.contract import NodeModel, Workload, bound
 from polyformer.nn.checks import check_dropout, check_positive
 from polyformer.nn.features import FeatureMatrix
@@ -22,8 +23,8 @@ __all__ = [
     "FULL_BATCH",
     "BaselineSettings",
     "FullGraphModel",
-    "edge_tensors",
-    "on_device",
+    "edge_tensor",
+    "require_message_memory",
 ]
 
 FULL_BATCH: Mapping[str, Any] = {
@@ -94,13 +95,14 @@ class FullGraphModel(NodeModel):
         return probability if self.training else 0.0
 
 
-def edge_tensors(graph: Graph) -> tuple[Tensor, Tensor | None]:
-    """Edges in both directions as PyTorch Geometric takes them: (2, 2|E|), and their weights if there are some."""
+def edge_tensor(graph: Graph) -> Tensor:
+    """Edges in both directions as PyTorch Geometric takes them: (2, 2|E|)."""
     adjacency = graph.adjacency().tocoo()
-    edges = torch.stack([torch.from_numpy(part).long() for part in (adjacency.row, adjacency.col)])
-    return edges, None if graph.weights is None else torch.from_numpy(graph.weights.copy())
+    return torch.stack([torch.from_numpy(part).long() for part in (adjacency.row, adjacency.col)])
 
 
-def on_device(parts: Sequence[Tensor | None], device: torch.device) -> list[Tensor | None]:
-    """The same on another device."""
-    return [None if part is None else part.to(device) for part in parts]
+def require_message_memory(graph: Graph, num_layers: int, channels: int, workload: Workload) -> None:
+    """Refuse layers that hold a row for every edge, and the like for its weighting and its gradient, if too large."""
+    messages = len(graph.indices) + graph.num_nodes
+    size = 12.0 * num_layers * messages * channels
+    require_memory("Messages along all edges", size, "Lower num_layers or hidden_channels.", workload.memory)

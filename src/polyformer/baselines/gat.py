@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from polyformer.baselines.convolutions import ConvolutionModel, ConvolutionSettings
-from polyformer.baselines.full_graph import edge_tensors
+from polyformer.baselines.full_graph import edge_tensor, require_message_memory
 from polyformer.baselines.graph_layers import GraphAttention
 from polyformer.graph import Graph
 from polyformer.models.contract import Workload
@@ -55,4 +55,6 @@ class GATModel(ConvolutionModel):
         return functional.elu(x)
 
     def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
-        self.edges = (edge_tensors(graph)[0],)
+        settings = self.settings
+        require_message_memory(graph, settings.num_layers, settings.hidden_channels, workload)
+        self.edges = (edge_tensor(graph),)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -12,6 +13,7 @@ from torch.nn import functional
 from polyformer.baselines.encodings import laplacian_encoding
 from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings
 from polyformer.baselines.node2vec import node2vec_encoding
+from polyformer.baselines.precomputed import Effort, precomputed
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
 from polyformer.models.contract import NodeModel, Workload, bound, in_slices
@@ -19,8 +21,11 @@ from polyformer.nn.checks import check_at_least, check_heads, check_positive
 from polyformer.nn.features import FeatureMatrix
 from polyformer.progress import Share
 from polyformer.settings import setting
+from polyformer.stores.rows import RowIndex
 
 __all__ = ["Codebook", "GOATModel", "GOATSettings", "sample_neighbourhood"]
+
+_SECONDS_PER_SAMPLE = 2e-4
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,8 @@ class GOATModel(NodeModel):
     number, plus a linear skip. Global: softmax over K-means centroids of :math:`[x' \| p]` (moving averages, updated in
     training only) of :math:`q^T k/\sqrt d + \log n_c`, empty ones masked, with a Laplacian or node2vec encoding p. Both
     concatenated, LayerNorm, Linear - ReLU - Linear. Every node's neighbours are sampled once, so results repeat and do
-    not depend on the batch. O(N (n + M) h) in mini-batches. Kong et al., ICML 2023. The search space is ours.
+    not depend on the batch. O(N (n + M) h) in mini-batches. Kong et al., ICML 2023. The original also learns a bias for
+    each distance, has dropout on both attentions, and batch-normalises the rows for K-means. The search space is ours.
     """
 
     settings_type = GOATSettings
@@ -133,36 +139,51 @@ class GOATModel(NodeModel):
         )
         self._features: FeatureMatrix | None = None
         self._encoding = torch.empty(0, 0)
-        self._row: Tensor | None = None
+        self._row: RowIndex | None = None
         self._members, self._bias = torch.empty(0, 0), torch.empty(0, 0)
 
     def bind(self, graph: Graph, workload: Workload, progress: Share | None = None) -> None:
         self._features = FeatureMatrix(self.features_of(graph))
         settings = self.settings
         if settings.positional == "laplacian":
-            encoding = laplacian_encoding(graph, settings.positional_channels)
+            encoding = laplacian_encoding(graph, settings.positional_channels, workload)
         else:
-            encoding = node2vec_encoding(graph, settings.positional_channels, progress=progress)
+            encoding = node2vec_encoding(graph, settings.positional_channels, workload, progress=progress)
         spread = encoding.std(axis=0)
         self._encoding = torch.from_numpy(encoding / np.where(spread > 0, spread, 1.0))
-        self._sample(graph, np.arange(graph.num_nodes) if workload.nodes is None else workload.nodes, progress)
+        nodes = np.arange(graph.num_nodes) if workload.nodes is None else workload.nodes
+        self._sample(graph, nodes, workload, progress)
 
-    def _sample(self, graph: Graph, nodes: np.ndarray, progress: Share | None) -> None:
+    def _sample(self, graph: Graph, nodes: np.ndarray, workload: Workload, progress: Share | None) -> None:
         """Members of every node's neighbourhood, itself first, and the bias of each: (n, 1 + hops · neighbours)."""
-        settings = self.settings
-        members = np.zeros((len(nodes), 1 + settings.hops * settings.neighbours), np.int64)
-        bias = np.full(members.shape, -np.inf, np.float32)
-        members[:, 0], bias[:, 0] = nodes, 0.0
-        for i, node in enumerate(nodes.tolist()):
-            stop = 1
-            for part in sample_neighbourhood(graph, node, settings.hops, settings.neighbours, settings.sampling_seed):
-                start, stop = stop, stop + len(part)
-                members[i, start:stop], bias[i, start:stop] = part, -np.log(max(1, len(part)))
-            if progress is not None and i % 1000 == 0:
-                progress(i / len(nodes))
-        self._members, self._bias = torch.from_numpy(members), torch.from_numpy(bias)
-        self._row = torch.full((graph.num_nodes,), -1)
-        self._row[torch.from_numpy(nodes)] = torch.arange(len(nodes))
+        hops, neighbours, seed = self.settings.hops, self.settings.neighbours, self.settings.sampling_seed
+        width = 1 + hops * neighbours
+
+        def compute() -> dict[str, np.ndarray]:
+            members = np.zeros((len(nodes), width), np.int64)
+            bias = np.full(members.shape, -np.inf, np.float32)
+            members[:, 0], bias[:, 0] = nodes, 0.0
+            for i, node in enumerate(nodes.tolist()):
+                stop = 1
+                for part in sample_neighbourhood(graph, node, hops, neighbours, seed):
+                    start, stop = stop, stop + len(part)
+                    members[i, start:stop], bias[i, start:stop] = part, -np.log(max(1, len(part)))
+                if progress is not None and i % 1000 == 0:
+                    progress(i / len(nodes))
+            return {"members": members, "bias": bias}
+
+        effort = Effort(
+            f"The neighbourhoods of {len(nodes):,} nodes",
+            _SECONDS_PER_SAMPLE * len(nodes) * hops,
+            12.0 * len(nodes) * width,
+            "Lower hops or neighbours, or use another model, e.g. sgformer.",
+            workload,
+        )
+        named = hashlib.blake2b(np.ascontiguousarray(nodes, np.int64).data, digest_size=12).hexdigest()
+        parameters = {"hops": hops, "neighbours": neighbours, "seed": seed, "nodes": named}
+        arrays = precomputed("neighbourhoods", graph, parameters, compute, effort)
+        self._members, self._bias = torch.from_numpy(arrays["members"]), torch.from_numpy(arrays["bias"])
+        self._row = RowIndex(nodes, len(nodes), what="sampled neighbours")
 
     @property
     def by_rows(self) -> bool:
@@ -177,7 +198,7 @@ class GOATModel(NodeModel):
         return self._encode(nodes) if torch.is_grad_enabled() else in_slices(self._encode, nodes)
 
     def _encode(self, nodes: Tensor) -> Tensor:
-        device, rows = nodes.device, bound(self._row)[nodes.cpu()]
+        device, rows = nodes.device, torch.from_numpy(bound(self._row)(nodes.cpu().numpy()))
         wanted, position = torch.unique(self._members[rows], return_inverse=True)
         hidden = self._hidden(wanted)  # (U, h)
         position, bias = position.to(device), self._bias[rows].to(device)

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from polyformer.baselines.encodings import laplacian_encoding
 from polyformer.baselines.layers import TransformerBlock
 from polyformer.graph import Graph
+from polyformer.models.contract import Workload
 from polyformer.models.token_model import TokenModel, TokenSettings
 from polyformer.nn.checks import check_at_least, check_dropout, check_heads, check_positive
-from polyformer.progress import Share
 from polyformer.settings import setting
 
 __all__ = ["NAGphormerModel", "NAGphormerSettings"]
@@ -35,6 +35,7 @@ class NAGphormerSettings(TokenSettings):
 
     def __post_init__(self) -> None:
         check_positive(num_layers=self.num_layers)
+        check_at_least(2, hidden_channels=self.hidden_channels)
         check_at_least(0, positional_channels=self.positional_channels)
         check_heads(self.heads, hidden_channels=self.hidden_channels)
         check_dropout("dropout", self.dropout)
@@ -76,11 +77,11 @@ class NAGphormerModel(TokenModel):
     def input(self) -> nn.Linear:
         return self.first
 
-    def token_graph(self, graph: Graph, progress: Share | None) -> Graph:
+    def token_graph(self, graph: Graph, workload: Workload) -> Graph:
         features = self.features_of(graph)
         if not self.positional_channels:
             return graph
-        encoding = laplacian_encoding(graph, self.positional_channels)
+        encoding = laplacian_encoding(graph, self.positional_channels, workload)
         if isinstance(features, np.ndarray):
             return graph.with_features(np.hstack([features, encoding]))
         return graph.with_features(sp.hstack([features, sp.csr_matrix(encoding)], format="csr"))

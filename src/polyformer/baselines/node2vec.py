@@ -7,17 +7,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from polyformer.baselines.precomputed import precomputed
+from polyformer.baselines.precomputed import Effort, precomputed
 from polyformer.graph import Graph
+from polyformer.models.contract import Workload
 from polyformer.progress import Share
 
 __all__ = ["node2vec_encoding", "random_walks"]
 
 _WALK_LENGTH, _CONTEXT, _WALKS = 20, 5, 10
 _BATCH, _LEARNING_RATE = 2048, 0.01
+_SECONDS_PER_STEP = 4e-6
 
 
-def node2vec_encoding(graph: Graph, channels: int, seed: int = 0, progress: Share | None = None) -> np.ndarray:
+def node2vec_encoding(
+    graph: Graph, channels: int, workload: Workload, seed: int = 0, progress: Share | None = None
+) -> np.ndarray:
     r"""Vectors z with :math:`σ(z_u^T z_v)` large for v near u on a walk and small for random v: (N, channels).
 
     O(N · walks · length · context · channels), cached. Grover and Leskovec, KDD 2016. PyTorch Geometric's ``Node2Vec``
@@ -27,8 +31,16 @@ def node2vec_encoding(graph: Graph, channels: int, seed: int = 0, progress: Shar
     def compute() -> dict[str, np.ndarray]:
         return {"encoding": _train(graph, channels, seed, progress)}
 
-    parameters = {"channels": channels, "seed": seed, "length": _WALK_LENGTH, "context": _CONTEXT, "walks": _WALKS}
-    return precomputed("node2vec", graph, parameters, compute)["encoding"]
+    effort = Effort(
+        f"node2vec vectors of {graph.num_nodes:,} nodes",
+        _SECONDS_PER_STEP * graph.num_nodes * _WALKS * _WALK_LENGTH * max(1.0, channels / 16),
+        16.0 * graph.num_nodes * channels,  # the vectors, two moments and the result
+        "Set positional=laplacian or positional_channels=0.",
+        workload,
+    )
+    constants = [_WALK_LENGTH, _CONTEXT, _WALKS, _BATCH, _LEARNING_RATE]
+    parameters = {"channels": channels, "seed": seed, "training": constants}
+    return precomputed("node2vec", graph, parameters, compute, effort)["encoding"]
 
 
 def random_walks(graph: Graph, starts: np.ndarray, length: int, random: np.random.Generator) -> np.ndarray:

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, FullGraphModel, edge_tensors
+from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, FullGraphModel, edge_tensor
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
 from polyformer.machine import require_memory
 from polyformer.models.contract import Workload, bound
-from polyformer.nn.checks import check_positive
+from polyformer.nn.checks import check_not_negative, check_positive
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
 from polyformer.progress import Share
@@ -90,6 +90,7 @@ class NodeFormerSettings(BaselineSettings):
         )
         if not self.temperature > 0:
             raise InvalidParameter(f"'temperature' must be above 0. Got {self.temperature}.")
+        check_not_negative(edge_weight=self.edge_weight)
 
 
 class _Layer(nn.Module):
@@ -131,7 +132,8 @@ class NodeFormerModel(FullGraphModel):
 
     A layer is :func:`kernelised_attention` with :math:`Q/\sqrtτ, K/\sqrtτ` and Gumbel noise :math:`g_j/τ` in training,
     plus :math:`σ(b) \tilde A V`; residual and LayerNorm around it. The loss gains
-    :math:`-λ` times the mean over edges of log attention / in-degree. In evaluation there is no noise and the random
+    :math:`-λ` times the mean over edges of log attention / in-degree; the original counts self-loops among them, this
+    one does not. In evaluation there is no noise and the random
     projection is a fixed one, so that results repeat. O(N M h + |E| h). Wu et al., NeurIPS 2022. The search space is
     ours.
     """
@@ -164,7 +166,7 @@ class NodeFormerModel(FullGraphModel):
         advice = "Lower draws, heads or random_features."
         require_memory("Attention by random features", size, advice, workload.memory)
         self._operator = DifferentiableOperator(Operator(graph, self_loops=True))
-        self._edges = edge_tensors(graph)[0]
+        self._edges = edge_tensor(graph)
         self._degrees = torch.bincount(self._edges[1], minlength=graph.num_nodes).float()
 
     def encode(self) -> Tensor:

@@ -15,6 +15,7 @@ from polyformer.bases import check_order
 from polyformer.graph import Graph
 from polyformer.machine import require_memory
 from polyformer.models.contract import Workload, bound, evaluating
+from polyformer.nn.checks import check_not_negative, check_rates
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
 from polyformer.progress import Share
@@ -34,6 +35,8 @@ class OptBasisGNNSettings(BaselineSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_order(self.order)
+        check_rates(filter_lr=self.filter_lr)
+        check_not_negative(filter_weight_decay=self.filter_weight_decay)
 
 
 class OptBasisGNNModel(FullGraphModel):
@@ -41,7 +44,8 @@ class OptBasisGNNModel(FullGraphModel):
 
     :math:`F = \mathrm{ReLU}(X W + b)`, :math:`Z = \sqrt N (\sum_k α_{k,c} h_{k,c}) W' + b'`, where
     :math:`h_{0,c}, …, h_{K,c}` is the Lanczos basis of :math:`(\hat A, F_{:,c})`, made anew in every pass, and α starts
-    at one for k = 0 and zero else; the factor √N, which is ours, makes up for the unit norms. O(K |E| h + K² N h). Guo
+    at one for k = 0 and zero else; the factor √N, which is ours, makes up for the unit norms. Unlike the
+    original, no dropout follows the filter. O(K |E| h + K² N h). Guo
     and Wei, ICML 2023. The search space is ours.
     """
 
@@ -63,8 +67,8 @@ class OptBasisGNNModel(FullGraphModel):
         self._operator: DifferentiableOperator | None = None
 
     def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
-        # The basis in double precision for the gradient, and in single.
-        size = 12 * (self.settings.order + 2) * graph.num_nodes * self.settings.hidden_channels
+        # The basis and its gradient, each in double precision and in single.
+        size = 24 * (self.settings.order + 2) * graph.num_nodes * self.settings.hidden_channels
         require_memory("The basis of OptBasisGNN", size, "Lower the order or hidden_channels.", workload.memory)
         self._operator = DifferentiableOperator(Operator(graph))
         # Entries of unit vectors are of the size of 1/√N: without this the last layer sees almost nothing.
@@ -86,7 +90,8 @@ class OptBasisGNNModel(FullGraphModel):
             signal = self._signal().cpu().numpy()
         recurrence = bound(self._operator).optimal_recurrence(signal, self.settings.order)
         weights = self.filter_weights.cpu().numpy()
-        return np.stack([weights[:, c] @ recurrence.response(lam, c) for c in range(signal.shape[1])])
+        filters = [weights[:, c] @ recurrence.response(lam, c) for c in range(signal.shape[1])]
+        return self.scale * np.stack(filters)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         return filter_groups(self, [self.filter_weights], self.settings)

@@ -11,6 +11,8 @@ from torch import Tensor
 from polyformer.baselines.token_filters import TokenFilterModel, TokenFilterSettings
 from polyformer.bases import FixedBasis
 from polyformer.errors import InvalidParameter
+from polyformer.models.contract import with_own_rates
+from polyformer.nn.checks import check_not_negative, check_rates
 from polyformer.nn.polyattn import PolyAttn
 from polyformer.settings import setting
 
@@ -26,24 +28,36 @@ class PolyAttnSettings(TokenFilterSettings):
     decay: float = setting(2.0, "r: order j starts with the weight (j+1)^-r")
     scale: bool = setting(True, "divide scores by √d_head; the paper's text does not, its results do")
     attention_dropout: float = setting(0.0, "dropout on the attention scores")
+    attention_lr: float | None = setting(None, "learning rate of the attention; lr by default")
+    attention_weight_decay: float | None = setting(None, "weight decay of the attention; weight_decay by default")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rates(attention_lr=self.attention_lr)
+        check_not_negative(attention_weight_decay=self.attention_weight_decay)
 
 
 class PolyAttnModel(TokenFilterModel):
     r"""PolyAttn: one layer of node-wise filters and nothing of a transformer around it.
 
     :math:`Z_i = \sum_k α_k^{(i)} (g_k(P) X)_i` with α from :class:`polyformer.nn.polyattn.PolyAttn`, then an MLP: the
-    model that the paper compares with UniFilter; O((K+1)² N h). The search space is the paper's.
+    model that the paper compares with UniFilter; O((K+1)² N h). The search space is the paper's; what it
+    leaves out, the attention's own dropout and rates, is searched over the same ranges.
     """
 
     settings_type = PolyAttnSettings
     activation: ClassVar[str] = "tanh"
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **TokenFilterModel.search_space,
+        "attention_lr": TokenFilterModel.search_space["lr"],
+        "attention_weight_decay": TokenFilterModel.search_space["weight_decay"],
+        "attention_dropout": TokenFilterModel.search_space["dropout"],
         "mlp_ratio": (0.5, 1.0, 2.0),
     }
 
     def __init__(self, in_channels: int, out_channels: int, settings: PolyAttnSettings) -> None:
         super().__init__(in_channels, out_channels, settings)
+        self.settings: PolyAttnSettings = settings
         self.attention = PolyAttn(
             settings.hidden_channels,
             self.order,
@@ -57,6 +71,14 @@ class PolyAttnModel(TokenFilterModel):
 
     def filter(self, hidden: Tensor) -> Tensor:
         return self.attention(hidden).sum(dim=1)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        own = {id(parameter) for parameter in self.attention.parameters()}
+        rest = [parameter for parameter in self.parameters() if id(parameter) not in own]
+        settings = self.settings
+        return with_own_rates(
+            rest, list(self.attention.parameters()), settings.attention_lr, settings.attention_weight_decay
+        )
 
     @torch.no_grad()
     def frequency_response(self, lam: np.ndarray, nodes: Tensor | None = None) -> np.ndarray:

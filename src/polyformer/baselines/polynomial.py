@@ -17,8 +17,8 @@ from polyformer.baselines.layers import FeatureMLP
 from polyformer.bases import FixedBasis, basis_response, check_order, resolve_basis
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
-from polyformer.models.contract import Workload, bound
-from polyformer.nn.checks import check_dropout
+from polyformer.models.contract import Workload, bound, with_own_rates
+from polyformer.nn.checks import check_dropout, check_not_negative, check_rates
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
 from polyformer.progress import Share
@@ -40,6 +40,8 @@ class PolynomialSettings(BaselineSettings):
         super().__post_init__()
         check_order(self.order)
         check_dropout("propagation_dropout", self.propagation_dropout)
+        check_rates(filter_lr=self.filter_lr)
+        check_not_negative(filter_weight_decay=self.filter_weight_decay)
 
 
 class PolynomialModel(FullGraphModel):
@@ -104,10 +106,8 @@ class PolynomialModel(FullGraphModel):
 def filter_groups(model: nn.Module, chosen: list[nn.Parameter], settings: Any) -> list[dict[str, Any]]:
     """Two groups: the filter's parameters with rates of their own, and the rest."""
     ids = {id(parameter) for parameter in chosen}
-    group: dict[str, Any] = {"params": chosen, "weight_decay": settings.filter_weight_decay}
-    if settings.filter_lr is not None:
-        group["lr"] = settings.filter_lr
-    return [{"params": [p for p in model.parameters() if id(p) not in ids]}, group]
+    rest = [parameter for parameter in model.parameters() if id(parameter) not in ids]
+    return with_own_rates(rest, chosen, settings.filter_lr, settings.filter_weight_decay)
 
 
 def check_restart(restart: float) -> None:

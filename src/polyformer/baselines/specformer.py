@@ -81,7 +81,7 @@ class SpecformerModel(FullGraphModel):
 
     def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
         count = self.settings.num_eigenpairs
-        pairs = eigenpairs(graph, count, progress, memory=workload.memory, report=workload.report)
+        pairs = eigenpairs(graph, count, workload, progress)
         self._eigenvalues, self._eigenvectors = (torch.from_numpy(part) for part in pairs)
 
     def filters(self) -> Tensor:

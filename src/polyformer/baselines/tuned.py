@@ -15,8 +15,8 @@ from polyformer.baselines.full_graph import (
     FULL_BATCH,
     BaselineSettings,
     FullGraphModel,
-    edge_tensors,
-    on_device,
+    edge_tensor,
+    require_message_memory,
 )
 from polyformer.baselines.graph_layers import GraphConvolution, bind_operator
 from polyformer.graph import Graph
@@ -45,9 +45,10 @@ class TunedSettings(BaselineSettings):
 
 
 class TunedModel(FullGraphModel):
-    """Linear, then L layers H' = dropout(ReLU(Norm(conv(H) + H W))), Linear.
+    """H = dropout(ReLU(Linear(X))), then L layers H' = dropout(ReLU(Norm(conv(H) + H W))), Linear.
 
-    A subclass is the convolution. From Luo, Shi and Wu, "Classic GNNs are strong baselines", NeurIPS 2024.
+    A subclass is the convolution. After Luo, Shi and Wu, "Classic GNNs are strong baselines", NeurIPS 2024, where the
+    first layer is optional and has no ReLU.
     """
 
     settings_type: ClassVar[type] = TunedSettings
@@ -68,18 +69,20 @@ class TunedModel(FullGraphModel):
         self.convolutions = nn.ModuleList(self.convolution(hidden) for _ in layers)
         self.norms = nn.ModuleList(_NORMS[settings.norm](hidden) for _ in layers)
         self.shortcuts = nn.ModuleList(nn.Linear(hidden, hidden) for _ in layers if settings.residual)
-        self.edges: tuple[Tensor | None, ...] = ()
+        self.edges: tuple[Tensor, ...] = ()
 
     @abstractmethod
     def convolution(self, channels: int) -> nn.Module:
         """One layer: (N, channels) -> (N, channels)."""
 
     def prepare(self, graph: Graph, workload: Workload, progress: Share | None) -> None:
-        self.edges = (edge_tensors(graph)[0],)
+        settings = self.settings
+        require_message_memory(graph, settings.num_layers, settings.hidden_channels, workload)
+        self.edges = (edge_tensor(graph),)
 
     def encode(self) -> Tensor:
         dropout, device = self.settings.dropout, self.input.weight.device
-        edges = on_device(self.edges, device)
+        edges = [part.to(device) for part in self.edges]
         hidden = functional.dropout(self.features.linear(self.input).relu(), dropout, self.training)
         for i, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
             out = convolution(hidden, *edges)
@@ -129,7 +132,8 @@ class TunedGATSettings(TunedSettings):
 class TunedGATModel(TunedModel):
     """Tuned GAT: GATConv layers with normalisation, residual connections and depth.
 
-    It reads no edge weights. The search space is ours; O(L (|E| h + N h²)).
+    The heads share the width of the layer and see the node itself; in the original each has the full width and no
+    self-loop. It reads no edge weights. The search space is ours; O(L (|E| h + N h²)).
     """
 
     settings_type = TunedGATSettings

@@ -28,6 +28,7 @@ __all__ = [
     "check_no_channel",
     "evaluating",
     "in_slices",
+    "with_own_rates",
 ]
 
 Part = TypeVar("Part")
@@ -208,6 +209,14 @@ def check_no_channel(basis: str, channel: int | None) -> None:
     """Refuse a feature column where the basis is the same for all."""
     if channel is not None:
         raise InvalidParameter(f"'channel' must be None for the basis '{basis}': all channels share it. Got {channel}.")
+
+
+def with_own_rates(
+    rest: list[nn.Parameter], own: list[nn.Parameter], lr: float | None, weight_decay: float | None
+) -> list[dict[str, Any]]:
+    """Two groups for the optimiser, the second with a rate and a decay of its own where they are not None."""
+    rates = {"lr": lr, "weight_decay": weight_decay}
+    return [{"params": rest}, {"params": own, **{name: rate for name, rate in rates.items() if rate is not None}}]
 
 
 def bound(part: Part | None) -> Part:

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from polyformer.models.contract import evaluating
+from polyformer.models.contract import evaluating, with_own_rates
 from polyformer.models.token_model import TokenModel, TokenSettings
+from polyformer.nn.checks import check_not_negative, check_rates
 from polyformer.nn.polyformer import PolyFormer
 from polyformer.settings import setting
 
@@ -37,13 +38,17 @@ class PolyFormerSettings(TokenSettings):
     attention_lr: float | None = setting(None, "learning rate of the attention group; lr by default")
     attention_weight_decay: float | None = setting(None, "weight decay of the attention group; weight_decay by default")
 
+    def __post_init__(self) -> None:
+        check_rates(attention_lr=self.attention_lr)
+        check_not_negative(attention_weight_decay=self.attention_weight_decay)
+
 
 class PolyFormerModel(TokenModel):
     """PolyFormer: a transformer of node-wise polynomial filters over each node's tokens.
 
     See :class:`polyformer.nn.polyformer.PolyFormer`. The search space is the paper's, for large graphs too; as
-    it leaves out the attention group's own rates, which the published settings use, those are searched over the same
-    ranges.
+    it leaves out the attention group's own rates and dropout, which the published settings use, those are searched over
+    the same ranges, the dropout on large graphs over what was published too.
     """
 
     settings_type = PolyFormerSettings
@@ -73,7 +78,7 @@ class PolyFormerModel(TokenModel):
         "weight_decay": (0.0, 5e-5, 5e-4, 1e-3),
         "attention_weight_decay": (0.0, 5e-5, 5e-4, 1e-3),
         "dropout": (0.0, 0.25, 0.4, 0.5),
-        "attention_dropout": (0.0, 0.25, 0.4, 0.5),
+        "attention_dropout": (0.0, 0.25, 0.4, 0.5, 0.6, 0.8),
         "decay": (1.0, 2.0),
         "mlp_ratio": (0.5, 1.0),
         "batch_size": (10_000, 20_000, 50_000),
@@ -122,6 +127,7 @@ class PolyFormerModel(TokenModel):
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         groups = self.network.parameter_groups()
-        own = {"lr": self.settings.attention_lr, "weight_decay": self.settings.attention_weight_decay}
-        chosen = {name: value for name, value in own.items() if value is not None}
-        return [{"params": groups["rest"]}, {"params": groups["attention"], **chosen}]
+        settings = self.settings
+        return with_own_rates(
+            groups["rest"], groups["attention"], settings.attention_lr, settings.attention_weight_decay
+        )

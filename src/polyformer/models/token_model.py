@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve_basis
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
+from polyformer.machine import require_memory
 from polyformer.models.contract import ROWS_PER_SLICE, NodeModel, Workload, bound, check_no_channel, in_slices
 from polyformer.models.token_binding import TokenNeeds, bind_tokens, bindable_nodes, open_fitting
 from polyformer.nn.inputs import ProjectedInput, RowInput, TokenInput, choose_route
@@ -78,13 +79,13 @@ class TokenModel(NodeModel):
         """From tokens as they are stored: (B, K+1, d) -> (B, out)."""
         return self.encode(self.input(tokens))
 
-    def token_graph(self, graph: Graph, progress: Share | None) -> Graph:
+    def token_graph(self, graph: Graph, workload: Workload) -> Graph:
         """The graph with the features that are propagated: by default its own."""
         self.features_of(graph)
         return graph
 
     def bind(self, graph: Graph, workload: Workload, progress: Share | None = None) -> None:
-        needs = self._needs(graph, workload, progress)
+        needs = self._needs(graph, workload)
         self._input = None  # what was bound before makes room
         self.route = self._choose_route(needs)
         if self.route == "projected":
@@ -206,8 +207,8 @@ class TokenModel(NodeModel):
             about |= {"chunk_rows": self._input.chunk_rows, "window_rows": self._input.window_rows}
         return about
 
-    def _needs(self, graph: Graph, workload: Workload, progress: Share | None = None) -> TokenNeeds:
-        seen, settings = self.token_graph(graph, progress), self.settings
+    def _needs(self, graph: Graph, workload: Workload) -> TokenNeeds:
+        seen, settings = self.token_graph(graph, workload), self.settings
         if workload.tokens is not None and seen is not graph:
             raise InvalidParameter(
                 f"The model propagates more than the features of the graph, of which '{workload.tokens}' has the "
@@ -222,12 +223,13 @@ class TokenModel(NodeModel):
             raise InvalidParameter(
                 f"'token_route' must be 'stored' for the basis '{self.basis.name}': its tokens depend on the features."
             )
-        if wanted != "auto":
+        if wanted not in ("auto", "projected"):
             return wanted
-        if workload.tokens is not None or workload.share is not None or not isinstance(self.basis, FixedBasis):
+        given = workload.tokens is not None or workload.share is not None
+        if wanted == "auto" and (given or not isinstance(self.basis, FixedBasis)):
             return "stored"
         assert needs.graph.features is not None
-        return choose_route(
+        route, costs = choose_route(
             Operator(needs.graph, self.settings.self_loops),
             needs.graph.features,
             self.order,
@@ -238,4 +240,9 @@ class TokenModel(NodeModel):
             needs.memory,
             needs.num_rows,
             on_disk=workload.scratch is not None,
-        )[0]
+        )
+        if wanted == "auto":
+            return route
+        advice = "Set token_route=auto, or lower hidden_channels or batch_size."
+        require_memory("Projecting and propagating features", costs.projected_bytes, advice, needs.memory)
+        return wanted

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from polyformer.errors import InvalidParameter
 
-__all__ = ["check_at_least", "check_dropout", "check_heads", "check_positive", "nearest_divisor"]
+__all__ = [
+    "check_at_least",
+    "check_dropout",
+    "check_heads",
+    "check_not_negative",
+    "check_positive",
+    "check_rates",
+    "nearest_divisor",
+]
 
 
 def check_positive(**values: int) -> None:
@@ -26,8 +34,23 @@ def check_dropout(name: str, value: float) -> float:
     return float(value)
 
 
+def check_rates(**values: float | None) -> None:
+    """Every learning rate must be above 0; None stands for that of the other parameters."""
+    for name, value in values.items():
+        if value is not None and not value > 0:
+            raise InvalidParameter(f"'{name}' must be above 0. Got {value}. Try 0.001.")
+
+
+def check_not_negative(**values: float | None) -> None:
+    """Every weight of a penalty must be 0 or more; None stands for that of the other parameters."""
+    for name, value in values.items():
+        if value is not None and not value >= 0:
+            raise InvalidParameter(f"'{name}' must be 0 or more. Got {value}.")
+
+
 def check_heads(heads: int, **widths: int) -> None:
-    """Heads must divide every width."""
+    """Heads, one at least, must divide every width."""
+    check_positive(heads=heads, **widths)
     for name, width in widths.items():
         if width % heads:
             nearest = nearest_divisor(width, heads)

@@ -69,7 +69,7 @@ class StoredInput(RowInput):
 
     def __init__(self, tokens: Tensor, nodes: np.ndarray | None = None) -> None:
         self.tokens = tokens
-        self._index = RowIndex(nodes, len(tokens), "memory")
+        self._index = RowIndex(nodes, len(tokens))
 
     def rows(self, nodes: Tensor, like: Tensor) -> Tensor:
         rows = torch.from_numpy(self._index(nodes.cpu().numpy()))
@@ -124,9 +124,10 @@ def choose_route(
         rows_per_epoch: node rows that go through the input layer in an epoch, training and validation.
         passes_per_epoch: calls of the model in an epoch; each costs the projected route a whole propagation.
         epochs: over which the one propagation of the stored route is spread.
-        memory_bytes: stored tokens beyond this are not considered, unless they may be kept on disk.
+        memory_bytes: a projection that needs more is not considered, nor are stored tokens unless they may be kept on
+            disk; where neither can be, the answer is ``stored``, which is then refused with its estimate.
         num_rows: how many nodes' tokens are stored; all by default.
-        on_disk: stored tokens may be kept on disk; then a projection that needs more memory is not considered.
+        on_disk: stored tokens may be kept on disk.
     """
     dense_rate, sparse_rate = 3e10, 3e9  # multiply-adds per second of two ordinary cores
     disk_rate = 1e9  # bytes per second
@@ -145,7 +146,7 @@ def choose_route(
     projected_bytes += 2 * token_bytes(-(-rows_per_epoch // max(1, passes_per_epoch)), order, hidden_channels)
     projected_bytes += features.nbytes if isinstance(features, np.memmap) else 0
     costs = RouteCosts(stored, 2.0 * one_pass * passes_per_epoch, stored_bytes, projected_bytes)
-    if on_disk and projected_bytes > memory_bytes:
+    if projected_bytes > memory_bytes:
         return "stored", costs
     fits = on_disk or stored_bytes <= memory_bytes
     return ("stored" if fits and costs.stored <= costs.projected else "projected"), costs

@@ -31,15 +31,16 @@ class RowIndex:
     Args:
         nodes: (n,) the node of each row, each once; None where row i is node i.
         num_rows: how many rows there are.
-        name: what the rows are called in an error.
+        place: where the rows are, in an error.
+        what: what a row is, in an error.
 
     Example:
         >>> RowIndex(np.array([7, 3, 5]), 3)(np.array([3, 7])).tolist()
         [1, 0]
     """
 
-    def __init__(self, nodes: np.ndarray | None, num_rows: int, name: str = "tokens") -> None:
-        self.num_rows, self.name = num_rows, name
+    def __init__(self, nodes: np.ndarray | None, num_rows: int, place: str = "memory", what: str = "tokens") -> None:
+        self.num_rows, self.place, self.what = num_rows, place, what
         self._nodes, self._order = nodes, None
         if nodes is not None and not bool(np.all(nodes[1:] > nodes[:-1])):
             self._order = np.argsort(nodes, kind="stable")
@@ -56,7 +57,8 @@ class RowIndex:
             lacking = nodes[~known]
             others = f" and {len(lacking) - 1:,} others" if len(lacking) > 1 else ""
             raise InvalidParameter(
-                f"There are no tokens of node {int(lacking[0])}{others} in {self.name}. Make them for these nodes too."
+                f"There are no {self.what} of node {int(lacking[0])}{others} in {self.place}. "
+                f"Make them for these nodes too."
             )
         return rows if self._order is None else self._order[rows]
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from polyformer.errors import InvalidParameter
+from polyformer.nn.checks import check_not_negative, check_rates
 from polyformer.settings import setting
 
 __all__ = ["WIDE_FEATURES", "TrainingSettings"]
@@ -42,10 +43,8 @@ class TrainingSettings:
                 raise InvalidParameter(f"'{name}' must be 1 or more. Got {getattr(self, name)}.")
         if isinstance(self.batch_size, int) and self.batch_size < 1:
             raise InvalidParameter(f"'batch_size' must be 1 or more, 'auto' or 'full'. Got {self.batch_size}.")
-        if not self.lr > 0:
-            raise InvalidParameter(f"'lr' must be above 0. Got {self.lr}. Try 0.001.")
-        if self.weight_decay < 0:
-            raise InvalidParameter(f"'weight_decay' must be 0 or more. Got {self.weight_decay}.")
+        check_rates(lr=self.lr)
+        check_not_negative(weight_decay=self.weight_decay)
 
     def rate_factor(self, epoch: int) -> float:
         """By which the learning rates are multiplied in an epoch, the first being 1.
