@@ -22,6 +22,7 @@ __all__ = [
     "TrainingInterrupted",
     "UnknownName",
     "WorkerLost",
+    "WriteFailed",
 ]
 
 
@@ -83,6 +84,10 @@ class DownloadFailed(PolyformerError):
 
 class OutOfResources(PolyformerError):
     """Memory or disk cannot hold what was asked for, or it would take hours."""
+
+
+class WriteFailed(OutOfResources):
+    """A file could not be written: no space, no permission."""
 
 
 class TrainingInterrupted(PolyformerError):

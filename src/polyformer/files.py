@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 
 from polyformer.arrays import row_pieces
-from polyformer.errors import DataNotFound, FileCorrupt, OutOfResources, OutputExists, PolyformerError
+from polyformer.errors import DataNotFound, FileCorrupt, OutputExists, PolyformerError, WriteFailed
 
 __all__ = [
     "array_digest",
@@ -47,11 +47,11 @@ def reporting_io_errors(what: str, path: Path) -> Iterator[None]:
         if isinstance(error, PolyformerError):
             raise
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise OutOfResources(
+            raise WriteFailed(
                 f"No space left on the disk while writing {what} to '{path}'. Free some and run again."
             ) from error
         reason = error.strerror or str(error)
-        raise OutOfResources(
+        raise WriteFailed(
             f"Could not write {what} to '{path}': {reason}. Choose a place that can be written."
         ) from error
 

@@ -41,8 +41,34 @@ def test_stopped_before_anything_was_found(tmp_path: Path, capsys: pytest.Captur
     assert run("tune", BOARD, *options, "--set", "patience=100000") == 1
     assert "has come to its end yet. Let it run longer." in capsys.readouterr().err
     assert not (tmp_path / "s.csv").exists()
-    states = [json.loads(line) for line in (tmp_path / "s.journal").read_text().splitlines()]
-    assert sum(line.get("user_attr", {}) != {} for line in states) >= 1
+
+
+def test_nothing_but_failures_is_said_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--study", tmp_path / "s.journal", *SMALL, "--set", "lr=1e30", "--set", "num_layers=3"]
+    for _ in range(2):  # the second time nothing is left to be tried
+        assert run("tune", BOARD, "--trials", 2, *options) == 2
+        message = capsys.readouterr().err
+        assert "All 2 trials of the study" in message
+        assert "Lower lr=1e+30" in message
+        assert "Traceback" not in message
+
+
+def test_files_of_others_are_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("Mine.\n")
+    table = tmp_path / "table.csv"
+    table.write_text("a,b\n1,2\n")
+    for options, message in [
+        (["--study", notes], f"'{notes}' is not the file of a study. Take another --study."),
+        (["--study", tmp_path / "s.csv"], "cannot be one file"),
+        (["--out", tmp_path / "best.txt"], "A preset file must end in .csv. Got"),
+        (["--out", table], f"'{table}' cannot be read as a preset"),
+        (["--study", tmp_path], "cannot be read: Is a directory."),
+    ]:
+        assert run("tune", BOARD, "--trials", 1, *SMALL, *options) == 2
+        assert message in capsys.readouterr().err
+    assert notes.read_text() == "Mine.\n"
+    assert table.read_text() == "a,b\n1,2\n"
 
 
 @pytest.mark.parametrize(

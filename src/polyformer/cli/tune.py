@@ -61,7 +61,8 @@ def tune(
 
     - `polyformer tune /shared/my_graph --engine ray --address auto --study /shared/my_graph.journal`
     """
-    from polyformer.presets import write_preset
+    from polyformer.errors import InvalidParameter
+    from polyformer.presets import check_writable, write_preset
     from polyformer.training.run import RunRequest, load_task
     from polyformer.tuning.space import search_space
     from polyformer.tuning.study import Finished
@@ -81,15 +82,18 @@ def tune(
     )
     journal = study if study is not None else _journal(request.data, model, basis)
     preset_file = out if out is not None else journal.with_suffix(".csv")
+    if preset_file == journal:
+        raise InvalidParameter(f"The study '{journal}' and the preset cannot be one file. Let --study end in .journal.")
+    check_writable(preset_file)
     with display.stages() as loading:
         task, nodes = load_task(request, loading, display.say)
     space = search_space(request, len(nodes.train), task.graph.num_features)
     display.say(f"searching {', '.join(space)} of {model} on {task.name}, by {task.metric} on validation")
-    started, before = time.monotonic(), 0
+    started, before = time.monotonic(), trials
 
     def observe(finished: Finished) -> None:
         nonlocal before
-        before = before or finished.done - 1
+        before = min(before, finished.done - 1)
         rate = (time.monotonic() - started) / (finished.done - before)
         score = "given up" if finished.score is None else f"{finished.score:.4f}"
         best = "" if finished.best is None else f", best {finished.best:.4f}"

@@ -25,11 +25,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from polyformer.errors import FileCorrupt, PresetNotFound
+from polyformer.errors import FileCorrupt, InvalidParameter, PresetNotFound
 from polyformer.files import reporting_io_errors, write_whole
 from polyformer.registry import parse_value, suggest
 
-__all__ = ["has_preset", "is_preset_file", "list_presets", "load_preset", "write_preset"]
+__all__ = ["check_writable", "has_preset", "is_preset_file", "list_presets", "load_preset", "write_preset"]
 
 Key = tuple[str, str, str | None]
 """Model, data set and basis; None for a model that has none."""
@@ -76,6 +76,14 @@ def _read_file(path: Path) -> dict[Key, dict[str, Any]]:
             f"'{path}' cannot be read as a preset ({error}). It must be a CSV file with a column 'dataset' and a "
             f"column for each setting."
         ) from None
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a path that :func:`write_preset` could not write, or :func:`load_preset` not read afterwards."""
+    if not is_preset_file(path.name):
+        raise InvalidParameter(f"A preset file must end in .csv. Got '{path}'.")
+    if path.exists():
+        _read_file(path)
 
 
 def write_preset(path: Path, model: str, dataset: str, settings: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ TPE draws the trials, the median rule ends those that fall behind, and the valid
 from __future__ import annotations
 
 import contextlib
+import json
 import multiprocessing
 import signal
 import tempfile
@@ -19,7 +20,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyformer.cluster import capacity, connected, run_tasks
-from polyformer.errors import InvalidParameter, MissingDependency, OutOfResources, PolyformerError, TrainingInterrupted
+from polyformer.errors import (
+    DataNotFound,
+    FileCorrupt,
+    InvalidParameter,
+    MissingDependency,
+    OutOfResources,
+    PolyformerError,
+    TrainingInterrupted,
+    WorkerLost,
+    WriteFailed,
+)
 from polyformer.files import reporting_io_errors
 from polyformer.machine import num_cores, usable_memory
 from polyformer.training.loop import EpochRecord, TrainingDiverged
@@ -37,6 +48,7 @@ _POLL_SECONDS = 0.5
 _STARTUP_TRIALS = 10
 _WARMUP_EPOCHS = 20
 _EPOCHS_PER_REPORT = 5
+_LONGEST_FIRST_LINE = 10_000
 
 
 @dataclass(frozen=True)
@@ -107,7 +119,7 @@ def tune(
     def watch() -> None:
         _tell(study, seen, observe)
 
-    stopped, left = False, trials - len(seen)
+    stopped, lost, left = False, "", trials - len(seen)
     if left > 0 and ray:
         with connected(address, workers):
             count, memory = capacity()
@@ -115,13 +127,17 @@ def tune(
             stopped = _on_ray(search.within(memory), count, should_stop, watch)
     elif left > 0:
         count = min(workers or num_cores(), left)
-        stopped = _in_processes(search.within(usable_memory() // count), count, should_stop, watch)
+        stopped, lost = _in_processes(search.within(usable_memory() // count), count, should_stop, watch)
     watch()
+    if lost and not stopped and len(seen) < trials:
+        raise WorkerLost(f"{lost} What has finished is in '{journal}': the same command goes on, with fewer --workers.")
     return _best(study, request, journal, stopped)
 
 
-def _in_processes(search: _Search, count: int, should_stop: Callable[[], bool], watch: Callable[[], None]) -> bool:
-    """Work on a study in processes of this machine; whether it was stopped."""
+def _in_processes(
+    search: _Search, count: int, should_stop: Callable[[], bool], watch: Callable[[], None]
+) -> tuple[bool, str]:
+    """Work on a study in processes of this machine; whether it was stopped, and a sentence if some were lost."""
     context = multiprocessing.get_context("spawn")
     stop, failures = context.Event(), context.SimpleQueue()
     processes = [
@@ -135,13 +151,17 @@ def _in_processes(search: _Search, count: int, should_stop: Callable[[], bool], 
                 stop.set()
             time.sleep(_POLL_SECONDS)
             watch()
+        lost = [process.exitcode for process in processes if process.exitcode]
     finally:
         for process in processes:
             process.terminate()
             process.join()
     if not failures.empty():
         raise failures.get()
-    return stop.is_set()
+    if not lost:
+        return stop.is_set(), ""
+    how = f"signal {-lost[0]}; perhaps memory ran out" if lost[0] < 0 else f"code {lost[0]}"
+    return stop.is_set(), f"{len(lost)} of {count} workers ended early, by {how}."
 
 
 def _process(search: _Search, number: int, stop: Event, failures: SimpleQueue[PolyformerError]) -> None:
@@ -183,6 +203,7 @@ def _open(journal: Path, seed: int = 0) -> optuna.Study:
     except ImportError:
         raise MissingDependency("Optuna is not installed. Install it with: pip install 'polyformer[tune]'") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    _check_journal(journal)
     with reporting_io_errors("a study", journal):
         journal.parent.mkdir(parents=True, exist_ok=True)
         backend = JournalFileBackend(str(journal), JournalFileOpenLock(str(journal)))
@@ -194,6 +215,21 @@ def _open(journal: Path, seed: int = 0) -> optuna.Study:
             sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=_STARTUP_TRIALS),
             pruner=optuna.pruners.MedianPruner(_STARTUP_TRIALS, _WARMUP_EPOCHS, _EPOCHS_PER_REPORT),
         )
+
+
+def _check_journal(journal: Path) -> None:
+    """Refuse to append to a file that is something else."""
+    try:
+        with journal.open("rb") as file:
+            first = file.readline(_LONGEST_FIRST_LINE)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise DataNotFound(f"The study '{journal}' cannot be read: {error.strerror}. Take another --study.") from None
+    with contextlib.suppress(ValueError):
+        if not first or "op_code" in json.loads(first):
+            return
+    raise FileCorrupt(f"'{journal}' is not the file of a study. Take another --study.")
 
 
 def _claim(study: optuna.Study, request: RunRequest, space: dict[str, Sequence[Any]], journal: Path) -> None:
@@ -231,6 +267,12 @@ def _tell(study: optuna.Study, seen: set[int], observe: Callable[[Finished], Non
 def _best(study: optuna.Study, request: RunRequest, journal: Path, stopped: bool) -> Best:
     ended = _ended(study)
     if not any(trial.state.name == "COMPLETE" for trial in ended):
+        reasons = [trial.user_attrs["reason"] for trial in ended if "reason" in trial.user_attrs]
+        if reasons:
+            raise InvalidParameter(
+                f"All {len(ended)} trials of the study '{journal}' were given up, the last one thus: {reasons[-1]} "
+                f"Fix other settings, with another --study."
+            )
         raise OutOfResources(f"No trial of the study '{journal}' has come to its end yet. Let it run longer.")
     settings = request.asked_settings() | study.best_params
     resolved = request.resolve_settings()
@@ -241,20 +283,27 @@ def _best(study: optuna.Study, request: RunRequest, journal: Path, stopped: bool
 def _work(search: _Search, number: int, stopped: Callable[[], bool]) -> None:
     """One worker: trial after trial on one thread, until there are enough or it is told to stop."""
     import torch
-    from optuna.study import MaxTrialsCallback
+    from optuna import TrialPruned
     from optuna.trial import TrialState
 
     torch.set_num_threads(1)
-    ended = len(_ended(_open(search.journal)))
-    if ended >= search.trials:
-        return
-    study = _open(search.journal, search.request.seed + ended + number)
-    enough = MaxTrialsCallback(search.trials, states=(TrialState.COMPLETE, TrialState.PRUNED))
-    with contextlib.suppress(TrainingInterrupted):
-        study.optimize(lambda trial: _score(study, trial, search, stopped), callbacks=[enough])
+    study = _open(search.journal, search.request.seed + len(_ended(_open(search.journal))) + number)
+    while len(_ended(study)) < search.trials and not stopped():
+        trial = study.ask()
+        try:
+            study.tell(trial, _score(trial, search, stopped))
+        except TrialPruned:
+            study.tell(trial, state=TrialState.PRUNED)
+        except TrainingInterrupted:
+            study.enqueue_trial(trial.params)  # to be tried again when the study goes on
+            study.tell(trial, state=TrialState.FAIL)
+            return
+        except BaseException:
+            study.tell(trial, state=TrialState.FAIL)
+            raise
 
 
-def _score(study: optuna.Study, trial: optuna.Trial, search: _Search, stopped: Callable[[], bool]) -> float:
+def _score(trial: optuna.Trial, search: _Search, stopped: Callable[[], bool]) -> float:
     """Train with a trial's settings; the best validation score. The test score is not looked at."""
     from optuna import TrialPruned
 
@@ -276,10 +325,9 @@ def _score(study: optuna.Study, trial: optuna.Trial, search: _Search, stopped: C
                 observers=[observe],
                 should_stop=stopped,
             )
-        except TrainingInterrupted:
-            study.enqueue_trial(chosen)  # to be tried again when the study goes on
+        except WriteFailed:
             raise
-        except (OutOfResources, TrainingDiverged) as error:
+        except (InvalidParameter, OutOfResources, TrainingDiverged) as error:  # settings that do not go together
             trial.set_user_attr("reason", str(error))
             raise TrialPruned from None
     if result["val"] is None:
