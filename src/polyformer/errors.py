@@ -59,6 +59,8 @@ class OutputExists(InvalidParameter):
 class OutputBusy(PolyformerError):
     """Another process is writing to the same place."""
 
+    exit_code = 3
+
 
 class DataNotFound(PolyformerError, FileNotFoundError):
     """A file or directory that should be read is not there."""

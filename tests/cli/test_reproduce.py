@@ -21,6 +21,8 @@ def test_list_explains_every_table(capsys: pytest.CaptureFixture[str]) -> None:
         (["table5", "--models", "gnc"], "no model 'gnc'"),
         (["table5", "--budget", "long"], "A time must read like 2h, 45min or 1h30m. Got 'long'."),
         (["table5", "--set", "epochs"], "'--set' must read key=value."),
+        (["table5", "--set", "ordr=3", "--show"], "Unknown setting 'ordr'."),
+        (["table4", "--set", "basis=jacobi"], "Got basis=jacobi. Choose with --bases."),
         (["table5", "--runs", "0"], "Invalid value for '--runs'"),
     ],
 )

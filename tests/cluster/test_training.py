@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from polyformer.cli import main
-from polyformer.errors import InvalidParameter, OutputExists, TrainingInterrupted
+from polyformer.errors import InvalidParameter, OutputBusy, TrainingInterrupted
 from polyformer.tokens import write_tokens
 from polyformer.training.distributed import ALONE
 from polyformer.training.on_ray import execute_on_ray
@@ -124,7 +124,7 @@ def test_a_run_that_another_process_holds(tmp_path: Path) -> None:
         train(ALONE, request(), tmp_path / "run", stop_after=1)
     with (
         RunDirectory(tmp_path / "run").locked(),
-        pytest.raises(OutputExists, match="Another process is training"),
+        pytest.raises(OutputBusy, match="Another process is training"),
     ):
         execute_on_ray(request(), tmp_path / "run", workers=2, resume=True)
 

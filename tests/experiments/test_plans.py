@@ -122,6 +122,20 @@ def test_a_plan_that_changes_is_run_again() -> None:
         (("runs = 3", "rnus = 3"), UnknownName, "unknown entry 'rnus'. Did you mean 'runs'?"),
         (("runs = 3\n", ""), InvalidParameter, "must say 'runs'"),
         (("runs = 3", "runs = "), FileCorrupt, "is not TOML"),
+        (
+            ("runs = 3", "runs = -1"),
+            InvalidParameter,
+            "'runs' of the plan 'own' must be a whole number, 1 or more. Got -1",
+        ),
+        (("runs = 3", 'runs = "two"'), InvalidParameter, "'runs' of the plan 'own' must be a whole number"),
+        (("runs = 3", "runs = 3\ntuned = 1"), InvalidParameter, "'tuned' of the plan 'own' must be true or false"),
+        (("runs = 3", "runs = 3\nsources = 1"), InvalidParameter, "must be a table .sources."),
+        (("runs = 3", "runs = 3\npreset = 1"), InvalidParameter, "'preset' of the plan 'own' must be a text"),
+        (
+            ("runs = 3", "runs = 3\nbases = ['optimal']"),
+            InvalidParameter,
+            "a table for each, such as .bases.chebyshev.",
+        ),
     ],
 )
 def test_plans_that_do_not_read(change: tuple[str, str], error: type[Exception], message: str) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from polyformer.experiments import EXPERIMENTS
+from polyformer.experiments.costs import estimate_seconds
 from polyformer.experiments.page import results_page
 from polyformer.experiments.plan import load_plan, open_experiment
 from polyformer.experiments.records import Records
@@ -28,6 +30,27 @@ def test_every_record_belongs_to_a_plan() -> None:
     kept = set(RECORDS.folder.glob("*/*.json"))
     assert kept
     assert not sorted(path.name for path in kept - known)
+
+
+def test_records_were_made_with_the_settings_of_today() -> None:
+    """A default that changes leaves records behind that are not what their note says."""
+    for plan in dict.fromkeys(plan for name in EXPERIMENTS for plan in EXPERIMENTS[name].plans):
+        for entry in load_plan(plan).series():
+            for job, record in RECORDS.read_all(entry.jobs()):
+                today, then = job.request.resolve_settings(), record["config"]["settings"]
+                changed = {name: then[name] for name in then if name in today and today[name] != then[name]}
+                assert not changed, f"{RECORDS.path(job).name} was made with {changed}"
+
+
+def test_costs_are_estimated_well_enough_for_an_order() -> None:
+    _, series = open_experiment("models")
+    ratios = []
+    for entry in series:
+        for job, record in RECORDS.read_all(entry.jobs(1)):
+            result = record["result"]
+            ratios.append((result["seconds"] + result["preparation_seconds"]) / estimate_seconds(job))
+    assert 0.3 < np.median(ratios) < 3
+    assert np.mean([0.1 < ratio < 10 for ratio in ratios]) > 0.9
 
 
 @pytest.mark.parametrize("name", ["table4", "table5", "models"])

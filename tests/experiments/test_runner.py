@@ -19,6 +19,8 @@ from polyformer.experiments.plan import Plan, load_plan, select
 from polyformer.experiments.records import Records
 from polyformer.experiments.runner import Event, run_jobs
 from polyformer.experiments.summary import summarise
+from polyformer.training.run import execute_run
+from polyformer.training.run_directory import RunDirectory
 from tests.cli.test_cli import run
 
 PLAN = """
@@ -103,20 +105,53 @@ def test_the_budget_stops_and_the_checkpoint_goes_on(tmp_path: Path) -> None:
     assert run_jobs([job], records, budget=0.0).stopped
 
 
-def test_ctrl_c_ends_the_runner_and_its_processes(plan: Path, tmp_path: Path) -> None:
-    plan.write_text(PLAN.replace("epochs = 2", "epochs = 100000\npatience = 100000"))
-    results = tmp_path / "results"
+def start(plan: Path, results: Path) -> subprocess.Popen[str]:
+    """The runner, once a run of its has begun."""
     command = [sys.executable, "-m", "polyformer", "reproduce", str(plan), "--results", str(results), "--workers", "1"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline and not list(results.rglob("metrics.jsonl")):
         time.sleep(0.05)
+    return process
+
+
+def test_ctrl_c_ends_the_runner_and_its_processes(plan: Path, tmp_path: Path) -> None:
+    plan.write_text(PLAN.replace("epochs = 2", "epochs = 100000\npatience = 100000"))
+    results = tmp_path / "results"
+    process = start(plan, results)
     os.kill(process.pid, signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "the same command goes on from here" in stderr
     assert "| mlp | minefield |" in stdout
-    assert list(results.rglob("state.safetensors"))
+    [run] = results.rglob("config.json")
+    with RunDirectory(run.parent).locked():  # nobody trains there any more
+        assert (run.parent / "checkpoint" / "state.safetensors").exists()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no terminals that close")
+def test_a_closed_terminal_ends_the_processes_too(plan: Path, tmp_path: Path) -> None:
+    plan.write_text(PLAN.replace("epochs = 2", "epochs = 100000\npatience = 100000"))
+    results = tmp_path / "results"
+    process = start(plan, results)
+    os.kill(process.pid, signal.SIGHUP)
+    process.communicate(timeout=60)
+    [run] = results.rglob("config.json")
+    with RunDirectory(run.parent).locked():
+        pass
+
+
+def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path: Path) -> None:
+    """A runner that was killed leaves its processes behind: the next one does without their runs, and says so."""
+    series = Plan.parse("small", PLAN).series()[0]
+    records, (job, other) = Records(tmp_path), series.jobs(2)
+    execute_run(job.request, records.run_directory(job))
+    (records.run_directory(job) / "result.json").unlink()
+    with RunDirectory(records.run_directory(job)).locked():
+        outcome = run_jobs([job, other], records)
+    assert [done for done, _ in outcome.records] == [other]
+    assert (outcome.busy, outcome.failures) == ([job], [])
+    assert len(run_jobs([job, other], records).records) == 2
 
 
 def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:
@@ -129,9 +164,10 @@ def test_damaged_record(tmp_path: Path) -> None:
     job = Plan.parse("small", PLAN).series()[0].jobs()[0]
     records = Records(tmp_path)
     records.path(job).parent.mkdir()
-    records.path(job).write_text("{")
-    with pytest.raises(FileCorrupt):
-        run_jobs([job], records)
+    for content in ("{", "[]", '{"result": {}}'):
+        records.path(job).write_text(content)
+        with pytest.raises(FileCorrupt):
+            run_jobs([job], records)
 
 
 def test_costs_learn_from_finished_runs() -> None:

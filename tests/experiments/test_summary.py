@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from polyformer.experiments.plan import Job, load_plan, select
-from polyformer.experiments.summary import bootstrap_interval, summarise, to_csv, to_markdown
+from polyformer.experiments.summary import bootstrap_interval, mean_interval, summarise, to_csv, to_markdown
 
 
 def record(test: float | None, name: str = "citeseer") -> dict[str, Any]:
@@ -20,6 +20,13 @@ def test_interval_is_near_the_normal_one_and_covers() -> None:
     expected = 1.96 * values.std() / np.sqrt(10)
     assert bootstrap_interval(values.tolist()) == pytest.approx(expected, rel=0.25)
     assert bootstrap_interval([0.5]) == 0
+
+
+@pytest.mark.parametrize(("runs", "least"), [(2, 0.93), (3, 0.93), (4, 0.93), (5, 0.80), (10, 0.85)])
+def test_intervals_cover_what_they_say(runs: int, least: float) -> None:
+    random = np.random.default_rng(1)
+    samples = [random.normal(0.8, 0.02, runs) for _ in range(500)]
+    assert np.mean([abs(sample.mean() - 0.8) <= mean_interval(sample.tolist()) for sample in samples]) >= least
 
 
 def test_rows_stand_beside_the_published_ones() -> None:
@@ -41,6 +48,12 @@ def test_rows_stand_beside_the_published_ones() -> None:
     table = list(csv.DictReader(to_csv([first, second]).splitlines()))
     assert float(table[0]["mean"]) == pytest.approx(0.83)
     assert table[1]["mean"] == ""
+
+
+def test_another_metric_than_the_published_one_stands_alone() -> None:
+    [series] = select(load_plan("table5-baselines").series(), ["minesweeper"], ["mlp"])
+    [row] = summarise([series], [(Job(series, 0), record(0.9, "minesweeper"))], "node-classification")
+    assert (row.metric, row.mean, row.published) == ("accuracy", 0.9, None)
 
 
 def test_one_run_has_no_interval_and_no_test_score_no_row() -> None:

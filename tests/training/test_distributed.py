@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from polyformer.errors import InvalidParameter, OutOfResources, OutputExists, TrainingInterrupted, WorkerLost
+from polyformer.errors import (
+    InvalidParameter,
+    OutOfResources,
+    OutputBusy,
+    OutputExists,
+    TrainingInterrupted,
+    WorkerLost,
+)
 from polyformer.graph import Graph
 from polyformer.models import MODELS
 from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
@@ -275,7 +282,7 @@ def test_a_run_that_another_process_holds(two: Team, tmp_path: Path) -> None:
         together(two, request(), tmp_path / "run", stop_after=1)
     with (
         RunDirectory(tmp_path / "run").locked(),
-        pytest.raises(OutputExists, match="Another process is training"),
+        pytest.raises(OutputBusy, match="Another process is training"),
     ):
         together(two, request(), tmp_path / "run", resume=True)
     with pytest.raises(OutputExists, match="already exists"):

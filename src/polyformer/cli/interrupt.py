@@ -13,16 +13,19 @@ __all__ = ["graceful_interrupt"]
 
 @contextlib.contextmanager
 def graceful_interrupt(announce: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
-    """Gives a function that tells whether Ctrl-C (or a polite kill) has asked to stop."""
+    """Gives a function that tells whether Ctrl-C, a polite kill or a closed terminal has asked to stop."""
     asked = threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
         if asked.is_set():
             raise KeyboardInterrupt
         asked.set()
-        announce("Stopping after this epoch; press Ctrl-C again to stop at once (the last checkpoint stays).")
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            announce("Stopping after this epoch; press Ctrl-C again to stop at once (the last checkpoint stays).")
 
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    wanted = [signal.SIGINT, signal.SIGTERM, *filter(None, [getattr(signal, "SIGHUP", None)])]
+    heard = [number for number in wanted if signal.getsignal(number) != signal.SIG_IGN]  # nohup ignores one
+    previous = {number: signal.signal(number, handle) for number in heard}
     try:
         yield asked.is_set
     finally:

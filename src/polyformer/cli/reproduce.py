@@ -99,6 +99,8 @@ def reproduce(
     chosen = [[entry.changed(changes) for entry in select(series, *asked)] for _, series in opened]
     everything = list({entry.key: entry for series in chosen for entry in series}.values())
     records = Records(results)
+    for entry in everything:
+        entry.jobs(1)[0].request.resolve_settings()  # a setting that does not exist is refused before anything is run
     if show:
         outcome = _read(everything, records, runs)
     else:
@@ -177,6 +179,10 @@ def _run(
             data_root=data_root,
             observe=lambda event: _tell(display, event, count),
             should_stop=should_stop,
+        )
+    if outcome.busy:
+        display.say(
+            f"left alone: {len(outcome.busy)} runs that another process is still at; run the same command later"
         )
     if outcome.stopped:
         display.say("stopped; every finished run has its record, and the same command goes on from here")

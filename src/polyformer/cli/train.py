@@ -245,7 +245,8 @@ def _stored_request(out: Path, asked: dict[str, Any], chosen: dict[str, Any]) ->
             raise InvalidParameter(
                 f"The run '{out}' was started with {name}={before}. Got {value}. Leave it out or start a new run."
             )
-    return RunRequest(**{field.name: config[field.name] for field in fields(RunRequest)})
+    stored = {field.name: config[field.name] for field in fields(RunRequest)}
+    return RunRequest(**stored | {"preset": None})  # its settings are stored; its file may have changed since
 
 
 def _new_run_path(data: str, model: str) -> Path:

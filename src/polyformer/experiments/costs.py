@@ -9,30 +9,53 @@ from typing import Any
 from polyformer.datasets import DATASETS
 from polyformer.experiments.plan import Job
 from polyformer.models import MODELS
+from polyformer.models.token_model import TokenModel
 from polyformer.registry import parse_spec
+from polyformer.settings import split_settings
+from polyformer.training.settings import TrainingSettings
 
 __all__ = ["Costs", "estimate_seconds"]
 
-_FLOPS = 1e10
+_FLOPS = 3e10
+_EDGE, _PAIR = 10, 4
 _START_SECONDS = 5.0
 _EPOCHS_PER_PATIENCE = 2
 _PASSES_PER_SEARCH = 110
+_WIDE = 500
+"""Features beyond so many are sparse."""
+
+_TYPICAL = (10_000, 40_000, 10, 2)
+"""Nodes, edges, features and classes of a graph of which none are known."""
 
 
 def estimate_seconds(job: Job) -> float:
-    """From the sizes of data and model, on one core of a common machine; good for an order, not for a clock."""
+    """From the sizes of data and model, on one core of a common machine; good for an order, not for a clock.
+
+    A weight meets every token, or every node of a model without tokens, once in a pass; edges carry rows of the hidden
+    width, as do pairs of nodes where all are compared.
+    """
     request = job.request
-    settings = request.resolve_settings()
-    counts = DATASETS[parse_spec(request.data)[0]].counts
-    nodes, edges, features = (10_000, 40_000, 10) if counts is None else (counts.nodes, counts.edges, counts.features)
-    hidden, tokens = settings.get("hidden_channels", 64), settings.get("order", 2) + 1
-    layers, ratio = settings.get("num_layers", 1), settings.get("mlp_ratio", 1.0)
-    passes = min(settings["epochs"], _EPOCHS_PER_PATIENCE * settings["patience"])
-    if settings["optimizer"] == "lbfgs":
+    settings, kind = request.resolve_settings(), MODELS[request.model]
+    nodes, edges, features, classes = _sizes(request.data)
+    own, training = split_settings([kind.settings_type, TrainingSettings], settings)
+    passes = min(training.epochs, _EPOCHS_PER_PATIENCE * training.patience)
+    if training.optimizer == "lbfgs":
         passes *= _PASSES_PER_SEARCH
-    per_token = min(features, 500) + layers * hidden * (2 * ratio + 4)  # wide features are sparse
-    pairs = layers * nodes**2 if MODELS[request.model].compares_all_nodes else 0
-    return _START_SECONDS + passes * 6 * hidden * (nodes * tokens * per_token + edges * tokens + pairs) / _FLOPS
+    features, hidden, layers = min(features, _WIDE), own.hidden_channels, settings.get("num_layers", 1)
+    hops = settings.get("order", 2) + 1
+    if issubclass(kind, TokenModel):
+        weights = features + layers * hidden * (2 * settings.get("mlp_ratio", 1.0) + 4)
+        work = nodes * hops * weights + edges * hops
+    else:
+        weights = sum(parameter.numel() for parameter in kind(features, max(1, classes), own).parameters()) / hidden
+        work = nodes * weights + _EDGE * edges * hops + (_PAIR * layers * nodes**2 if kind.compares_all_nodes else 0)
+    return _START_SECONDS + passes * 6 * hidden * work / _FLOPS
+
+
+def _sizes(data: str) -> tuple[int, int, int, int]:
+    name = parse_spec(data)[0]
+    counts = DATASETS[name].counts if name in DATASETS else None
+    return _TYPICAL if counts is None else (counts.nodes, counts.edges, counts.features, counts.classes)
 
 
 class Costs:

@@ -15,10 +15,11 @@ _INTRODUCTION = """\
 # Results
 
 Every number here is computed from the records under `results/`: one JSON file for each run, with its configuration,
-versions, time and memory. `make results` writes this page from them. Epochs are chosen on validation scores, the test
-score is read once; ± is the 95 % bootstrap interval of the mean, as in the paper. Accuracy and ROC-AUC are in percent.
-Times are those of runs that shared two cores with another. Rows without a run are left out; a command goes on where the
-last one stopped.
+versions, time and memory. `make results` writes this page from them. Epochs are chosen on validation scores and the
+test score is read once; where a signal is fitted (Tables 2 and 7, Figure 2) all pixels are both, as in the paper. ± is
+the 95 % interval of the mean: by the bootstrap as in the paper from five runs on, by Student's t for fewer. Accuracy
+and ROC-AUC are in percent. Times are processor times, of the earliest runs wall times. Rows without a run are left out;
+a command goes on where the last one stopped.
 """
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -71,6 +72,10 @@ class Series:
         """The same with other settings, which its note tells."""
         if not settings:
             return self
+        if "basis" in settings:
+            raise InvalidParameter(
+                f"'basis' is what the rows of a plan differ by. Got basis={settings['basis']}. Choose with --bases."
+            )
         words = ", ".join(f"{name}={value}" for name, value in settings.items())
         return replace(self, settings={**self.settings, **settings}, note=f"{self.note}; changed: {words}")
 
@@ -104,15 +109,15 @@ class Job:
 
     @property
     def key(self) -> str:
-        """A name by all that the result depends on, so that a plan that changes is run again.
+        """A name by all that was asked for, so that a plan that changes is run again.
 
-        What was asked for counts, not the defaults: a setting that a later version adds changes no name.
+        Defaults do not count: a setting that a later version adds changes no name.
         """
         request, series = self.request, self.series
         content = json.dumps([request.data, request.protocol, request.asked_settings()], sort_keys=True)
         digest = hashlib.blake2b(content.encode(), digest_size=4).hexdigest()
         parts = [series.model, series.basis, series.dataset, f"split{request.split}", f"seed{request.seed}", digest]
-        return "-".join(part for part in parts if part is not None)
+        return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(part for part in parts if part is not None))
 
 
 @dataclass(frozen=True)
@@ -160,6 +165,8 @@ class Plan:
         for key in ("note", "datasets", "runs", "splits", "models"):
             if not content.get(key):
                 raise InvalidParameter(f"The plan '{name}' must say '{key}'. Got nothing. Add it.")
+        for key, value in content.items():
+            _check_entry(name, key, value)
         return cls(name, **content | {"datasets": tuple(content["datasets"])})
 
     def series(self) -> list[Series]:
@@ -192,6 +199,28 @@ class Plan:
         )
 
 
+_TABLES_OF_TABLES, _TABLES = ("models", "bases"), ("settings", "sources", "stand_ins")
+
+
+def _check_entry(plan: str, key: str, value: Any) -> None:
+    """Refuse an entry of a plan that is of another kind than it must be."""
+    if key in ("runs", "splits"):
+        good, kind = isinstance(value, int) and value >= 1, "a whole number, 1 or more"
+    elif key == "datasets":
+        good, kind = isinstance(value, list) and all(isinstance(part, str) for part in value), "a list of names"
+    elif key in _TABLES_OF_TABLES:
+        good = isinstance(value, dict) and all(isinstance(part, dict) for part in value.values())
+        kind = f"a table for each, such as [{key}.{'gcn' if key == 'models' else 'chebyshev'}]"
+    elif key in _TABLES:
+        good, kind = isinstance(value, dict), f"a table [{key}]"
+    elif key in ("tuned", "keep_model", "from_scratch"):
+        good, kind = isinstance(value, bool), "true or false"
+    else:
+        good, kind = isinstance(value, str), "a text"
+    if not good:
+        raise InvalidParameter(f"'{key}' of the plan '{plan}' must be {kind}. Got {value!r}.")
+
+
 def load_plan(name: str) -> Plan:
     """A plan that comes with the package.
 
@@ -212,7 +241,10 @@ def open_experiment(name: str) -> tuple[Experiment, list[Series]]:
         path = Path(name)
         if not path.is_file():
             raise DataNotFound(f"There is no plan '{name}'. Check the path.")
-        plan = Plan.parse(path.stem, path.read_text("utf-8"))
+        try:
+            plan = Plan.parse(path.stem, path.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise FileCorrupt(f"The plan '{name}' cannot be read as text ({error}). Correct it.") from None
         return Experiment(path.stem, plan.note, (plan.name,)), plan.series()
     experiment = EXPERIMENTS[name]
     return experiment, [series for plan in experiment.plans for series in load_plan(plan).series()]

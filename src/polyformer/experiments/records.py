@@ -18,6 +18,8 @@ __all__ = ["Records"]
 _LOCAL = ("card", "data_root", "format", "memory", "tokens")
 """What a run's configuration holds that says nothing about its result, or only about this machine."""
 
+_RESULT = {"metric", "test", "seconds", "preparation_seconds", "peak_memory_bytes"}
+
 
 class Records:
     """A folder with ``<plan>/<run>.json`` for every finished run, to be kept; ``.unfinished/`` and ``.models/`` beside.
@@ -54,7 +56,7 @@ class Records:
         if not path.exists():
             return None
         record = read_json(path, "a folder of records")
-        if not isinstance(record, dict) or not isinstance(record.get("result"), dict):
+        if not isinstance(record, dict) or not set(record.get("result") or ()) >= _RESULT:
             raise FileCorrupt(f"'{path}' is not the record of a run. Remove it to run that again.")
         return record
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from polyformer.datasets.sources import PRECOMPUTED_VARIABLE
+from polyformer.errors import OutputBusy
 from polyformer.experiments.costs import Costs
 from polyformer.experiments.plan import Job
 from polyformer.experiments.records import Records
@@ -52,10 +53,18 @@ class Event:
 
 @dataclass
 class Outcome:
-    """How it ended: the records by job, what failed and why, and whether some were left for another time."""
+    """How it ended.
+
+    Attributes:
+        records: by job.
+        failures: what failed, and why.
+        busy: runs that another process, left by a runner that was killed, is still at.
+        stopped: whether some were left for another time.
+    """
 
     records: list[tuple[Job, dict[str, Any]]] = field(default_factory=list)
     failures: list[tuple[Job, str]] = field(default_factory=list)
+    busy: list[Job] = field(default_factory=list)
     stopped: bool = False
 
 
@@ -206,6 +215,8 @@ class _Session:
                 entry.log.unlink(missing_ok=True)
                 self._keep(entry.job, record)
                 self._tell(entry.job, record)
+            elif entry.process.returncode == OutputBusy.exit_code:
+                self.outcome.busy.append(entry.job)
             elif not self.outcome.stopped:
                 reason = _reason(entry)
                 self.missing = [job for job in self.missing if job.series.key != entry.job.series.key]

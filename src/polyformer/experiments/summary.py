@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from polyformer.datasets import DATASETS
 from polyformer.experiments.plan import Job, Series
@@ -19,9 +20,11 @@ from polyformer.machine import format_bytes
 from polyformer.published import PublishedScore, published_scores
 from polyformer.registry import parse_spec
 
-__all__ = ["Row", "bootstrap_interval", "load_remarks", "summarise", "to_csv", "to_markdown"]
+__all__ = ["Row", "bootstrap_interval", "load_remarks", "mean_interval", "summarise", "to_csv", "to_markdown"]
 
 _PERCENT = ("accuracy", "roc_auc")
+_ENOUGH_FOR_BOOTSTRAP = 5
+
 _COLUMNS = (
     "model",
     "data set",
@@ -31,7 +34,7 @@ _COLUMNS = (
     "runs",
     "published (95 %)",
     "difference",
-    "s / run",
+    "CPU s / run",
     "memory",
     "note",
 )
@@ -42,10 +45,10 @@ class Row:
     """One number of a table; scores are fractions.
 
     Attributes:
-        interval: half the width of the 95 % bootstrap interval of the mean.
+        interval: half the width of the 95 % interval of the mean; None for a single run.
         deviation: the standard deviation of the runs; None for a single one.
         difference: ours less the published value.
-        seconds: of a run, on average.
+        seconds: of a run, on average: processor time.
         memory: the largest peak of all runs, in bytes.
         note: whose settings were used, and what the paper remarks.
     """
@@ -76,6 +79,19 @@ def bootstrap_interval(values: Sequence[float], draws: int = 1000) -> float:
     chosen = np.random.default_rng(0).integers(0, len(sample), (draws, len(sample)))
     low, high = np.percentile(sample[chosen].mean(axis=1), (2.5, 97.5))
     return float(round(max(sample.mean() - low, high - sample.mean()), 12))
+
+
+def mean_interval(values: Sequence[float]) -> float:
+    """The ± of a mean: by the bootstrap as in the paper from five runs on, by Student's t for fewer.
+
+    Of normal scores, the bootstrap interval of three holds the mean 77 times in a hundred, that of two 52 times.
+
+    >>> round(mean_interval([0.8, 0.82]), 3)
+    0.127
+    """
+    if len(values) >= _ENOUGH_FOR_BOOTSTRAP:
+        return bootstrap_interval(values)
+    return float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5)
 
 
 def summarise(
@@ -119,10 +135,11 @@ def _note(series: Series, records: Sequence[dict[str, Any]]) -> str:
 def _rows(series: Series, records: list[dict[str, Any]], table: str | None) -> list[Row]:
     results = [record["result"] for record in records]
     series = replace(series, note=_note(series, records))
+    metrics = {name for result in results for name in (*result, result["metric"])}
     published = [
         entry
         for entry in (published_scores(series.model, series.dataset, table=table) if table else [])
-        if entry.basis == series.basis
+        if entry.basis == series.basis and (not results or entry.metric in metrics)
     ]
     if not published:
         return [_row(series, results, results[0]["metric"] if results else "", None)]
@@ -139,13 +156,13 @@ def _row(series: Series, results: list[dict[str, Any]], metric: str, published: 
         series.dataset,
         metric,
         mean,
-        bootstrap_interval(values) if len(values) > 1 else None,
+        mean_interval(values) if len(values) > 1 else None,
         float(np.std(values, ddof=1)) if len(values) > 1 else None,
         len(values),
         score,
         None if published is None else published.interval,
         None if mean is None or score is None else mean - score,
-        float(np.mean([result["seconds"] for result in results])) if results else None,
+        float(np.mean([result.get("cpu_seconds", result["seconds"]) for result in results])) if results else None,
         max(result["peak_memory_bytes"] for result in results) if results else None,
         "; ".join(filter(None, [series.note, f"paper: {published.note}" if published and published.note else ""])),
     )

@@ -61,6 +61,10 @@ class TokenModel(NodeModel):
         self.settings = settings
         self.order = check_order(settings.order)
         self.basis: Basis = resolve_basis(settings.basis)
+        if settings.token_route == "projected" and not isinstance(self.basis, FixedBasis):
+            raise InvalidParameter(
+                f"'token_route' must be 'stored' for the basis '{self.basis.name}': its tokens depend on the features."
+            )
         self.route = ""
         self.recurrence: Recurrence | None = None
         self._nodes: Sequence[int] | np.ndarray = range(0)
@@ -219,10 +223,6 @@ class TokenModel(NodeModel):
 
     def _choose_route(self, needs: TokenNeeds) -> str:
         wanted, workload = self.settings.token_route, needs.workload
-        if wanted == "projected" and not isinstance(self.basis, FixedBasis):
-            raise InvalidParameter(
-                f"'token_route' must be 'stored' for the basis '{self.basis.name}': its tokens depend on the features."
-            )
         if wanted not in ("auto", "projected"):
             return wanted
         given = workload.tokens is not None or workload.share is not None

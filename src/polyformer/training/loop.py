@@ -185,7 +185,7 @@ class Trainer:
         self.owned = None if workers.count == 1 else torch.from_numpy(_owned(split.train, settings, workers))
         self.weights: Tensor | None = None
         if settings.class_weights == "balanced" and labels.dtype.kind != "f":
-            count = int(labels.max()) + 1
+            count = max(2, model.out_channels)  # one output tells two classes apart
             self.weights = class_weights(labels[split.train], count).to(self.device)
         check_optimizer(model, settings)
         self.optimizer = torch.optim.Adam(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.metadata
 import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +55,18 @@ LOST_SECONDS = 10.0
 
 
 def versions() -> dict[str, str]:
-    """Of what a result depends on."""
+    """Of what a result depends on; ``source`` tells this package's own code, which changes between versions."""
     packages = ("polyformer", "torch", "numpy", "scipy")
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in packages}
+    known = {name: importlib.metadata.version(name) for name in packages}
+    return {"python": platform.python_version(), **known, "source": _source_digest()}
+
+
+@cache
+def _source_digest() -> str:
+    digest, folder = hashlib.blake2b(digest_size=6), Path(__file__).parents[1]
+    for path in sorted(path for ending in ("py", "cpp", "h", "csv") for path in folder.rglob(f"*.{ending}")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def choose_device(device: str) -> torch.device:
@@ -118,6 +129,7 @@ def prepare_run(
             task.metric,
             None if task.class_names is None else list(task.class_names),
         )
+        choose_device(request.device)
         model = card.build(derive_seed(request.seed, 0))
         check_divisible(model, request.model, num_workers)
         check_optimizer(model, card.training.resolve(len(split.train), task.graph.num_features))

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from polyformer.errors import DataNotFound, FileCorrupt, OutputExists
+from polyformer.errors import DataNotFound, FileCorrupt, OutputBusy, OutputExists
 from polyformer.files import new_directory, read_json, reporting_io_errors, write_json, write_whole
 from polyformer.training.loop import EpochRecord
 
@@ -97,7 +97,7 @@ class RunDirectory:
                     break
                 except BlockingIOError:
                     if time.monotonic() >= deadline:
-                        raise OutputExists(
+                        raise OutputBusy(
                             f"Another process is training in '{self.path}'. Wait for it or choose another --out."
                         ) from None
                 time.sleep(0.1)
