@@ -264,6 +264,17 @@ def test_unwritable_places(trained: Path, tmp_path: Path, capsys: pytest.Capture
     assert "Could not write" in capsys.readouterr().err
 
 
+def test_a_run_goes_on_without_the_preset_file_it_was_started_with(tmp_path: Path) -> None:
+    preset, out = tmp_path / "mine.csv", tmp_path / "run"
+    preset.write_text("model,dataset,hidden_channels,epochs\nmlp,minefield,8,2\n")
+    board = "minefield:width=15,height=12"
+    assert run("train", board, "--model", "mlp", "--preset", preset, "--out", out, "--no-report") == 0
+    for file in (out / "result.json", preset):
+        file.unlink()
+    assert run("train", "--resume", "--out", out, "--no-report") == 0
+    assert json.loads((out / "config.json").read_text())["settings"]["hidden_channels"] == 8
+
+
 def test_ctrl_c_saves_and_resume_finishes(tmp_path: Path) -> None:
     """With tokens on disk, where a thread reads while the signal comes."""
     out = tmp_path / "run"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from polyformer.experiments.summary import load_remarks, summarise
 ROOT = Path(__file__).parents[2]
 RECORDS = Records(ROOT / "results")
 GAP = 0.02
+NUMBERS = {"one": 1, "two": 2, "three": 3, "ten": 10}
 
 
 def test_the_page_is_what_the_records_say() -> None:
@@ -61,6 +63,8 @@ def test_every_gap_has_a_remark(name: str) -> None:
         for row in summarise([entry], records, experiment.published):
             if row.difference is not None and row.difference < -GAP:
                 assert entry.key in load_remarks(), f"{entry.key} is {row.difference:.3f} off"
+            said = re.match("(one|two|three|ten) splits?", load_remarks().get(entry.key, ""))
+            assert said is None or row.runs == NUMBERS[said[1]], f"{entry.key} has {row.runs} runs"
 
 
 def test_remarks_are_about_rows_that_there_are() -> None:

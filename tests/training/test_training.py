@@ -256,6 +256,16 @@ def test_every_objective_learns(tmp_path: Path, kind: str, class_weights: str) -
     assert result["test"] > 0.8
 
 
+def test_a_class_without_nodes_has_a_name_and_a_weight(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    graph = Graph(random.integers(0, 60, (2, 90)), random.standard_normal((60, 4)))
+    split = Split(np.arange(30), np.arange(30, 45), np.arange(45, 60))
+    labels = random.integers(0, 3, 60)
+    Task("made", graph, labels, [split], class_names=["a", "b", "c", "never"]).save(tmp_path / "graph")
+    settings = {"epochs": 2, "class_weights": "balanced"}
+    assert execute_run(request(data=str(tmp_path / "graph"), settings=settings), tmp_path / "run")["test"] is not None
+
+
 def test_class_weights_are_inverse_to_frequency() -> None:
     weights = loop.class_weights(np.array([0, 0, 0, 1]), 2)
     assert weights.tolist() == pytest.approx([4 / 6, 2.0])
