@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.test_cli import FAST, run
-
-DOCS = Path(__file__).parents[1] / "docs"
-
-
-def blocks(page: str) -> list[str]:
-    """The code blocks of a page, without their indentation."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    return [textwrap.dedent(block) for block in re.findall(r"^ *```\w*\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)]
+from tests.cli.test_cli import BOARD, FAST, run
+from tests.documentation import blocks
 
 
 def test_the_tables_of_your_own_graph_train(
@@ -35,3 +26,15 @@ def test_the_tables_of_your_own_graph_train(
         assert run(verb, *arguments, *options.get(verb, [])) == 0
     assert "2 val, 2 test" in capsys.readouterr().out
     assert "ann" in pq.read_table("predictions.parquet")["node"].to_pylist()
+
+
+def test_predicting_by_blocks_as_the_page_on_streaming_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("train", BOARD, "--out", "RUN", *FAST) == 0
+    assert run("tokens", BOARD, "--order", 3, "--out", "tokens") == 0
+    capsys.readouterr()
+    [example] = [block for block in blocks("streaming.md") if "predict_blocks" in block]
+    exec(example, {})
+    assert capsys.readouterr().out == "(300,) (300, 2)\n"
