@@ -95,8 +95,8 @@ def test_an_error_is_one_sentence(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (["--engine", "ray"], "'--engine' must be local under torchrun"),
-        (["--engine", "spark"], "'--engine' must be local or ray. Got 'spark'"),
-        (["--workers", "2"], "'--workers' and '--address' must come with --engine ray"),
+        (["--engine", "spark"], "Unknown engine 'spark'. There are: local, ray."),
+        (["--workers", "2"], "Without Ray, start the workers with: torchrun"),
         ([], "WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT do not describe workers"),
     ],
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from polyformer.cli.cluster_options import ADDRESS, PLACE, on_ray
 from polyformer.cli.display import Display, speaks
 from polyformer.cli.interrupt import graceful_interrupt
 from polyformer.errors import InvalidParameter, PolyformerError
@@ -56,11 +57,9 @@ def train(
         [], "--set", metavar="KEY=VALUE", help="Any setting of `polyformer models NAME`; may be given more than once."
     ),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
-    engine: str = typer.Option("local", help="local, or ray: several workers on a Ray cluster."),
+    engine: str = PLACE,
     workers: int | None = typer.Option(None, help="With --engine ray: processes that share each batch. [default: 2]"),
-    address: str | None = typer.Option(
-        None, help="With --engine ray: auto or HOST:PORT of a cluster. [default: one is started on this machine]"
-    ),
+    address: str | None = ADDRESS,
     resume: bool = typer.Option(False, "--resume", help="Continue the run in --out."),
     tensorboard: bool = typer.Option(
         False, "--tensorboard", help="Also write TensorBoard events into the run directory."
@@ -97,8 +96,7 @@ def train(
     from polyformer.training.distributed import environment_workers
     from polyformer.training.run import RunRequest, execute_run
 
-    _check_engine(engine, workers, address)
-    display = Display(json_only)
+    display, spread = Display(json_only), _on_ray(engine, address, workers)
     given: dict[str, Any] = {
         "data": None if data is None else place_of_data(data),
         "model": model,
@@ -137,7 +135,7 @@ def train(
             "observers": [epochs, *_tensorboard(tensorboard, out)],
             "should_stop": should_stop,
         }
-        if engine == "ray":
+        if spread:
             from polyformer.training.on_ray import execute_on_ray
 
             with contextlib.redirect_stdout(sys.stderr) if json_only else contextlib.nullcontext():  # Ray's own words
@@ -152,16 +150,12 @@ def train(
     display.result(result)
 
 
-def _check_engine(engine: str, workers: int | None, address: str | None) -> None:
-    if engine not in ("local", "ray"):
-        raise InvalidParameter(f"'--engine' must be local or ray. Got '{engine}'.")
-    if engine == "local" and (workers is not None or address is not None):
-        raise InvalidParameter(
-            "'--workers' and '--address' must come with --engine ray. Without Ray, start the workers with: "
-            "torchrun --nproc-per-node N -m polyformer train …"
-        )
-    if engine == "ray" and "WORLD_SIZE" in os.environ:
+def _on_ray(engine: str, address: str | None, workers: int | None) -> bool:
+    otherwise = "Without Ray, start the workers with: torchrun --nproc-per-node N -m polyformer train …"
+    spread = on_ray(engine, address, workers, otherwise=otherwise)
+    if spread and "WORLD_SIZE" in os.environ:
         raise InvalidParameter("'--engine' must be local under torchrun: Ray starts its own workers. Got 'ray'.")
+    return spread
 
 
 def _agree_on(out: Path, group: Workers) -> Path:
