@@ -172,20 +172,19 @@ def _tensorboard(wanted: bool, out: Path) -> list[Observer]:
 
 
 def _report(display: Display, result: dict[str, Any], out: Path, memory: int | None) -> None:
-    """Write the report if it takes seconds and the extra is installed; the run counts whether or not it succeeds."""
+    """Write the report if it takes seconds; the run counts whether or not it succeeds."""
     from polyformer.cli.report import show_report
-    from polyformer.reports import extra_installed
+    from polyformer.reports import check_extra
     from polyformer.reports.findings import is_small
     from polyformer.training.run_directory import RunDirectory
 
-    if not extra_installed():
-        return
     task = RunDirectory.open(out).config["task"]
-    if not is_small(task["nodes"], task["edges"]) or result["preparation_seconds"] > 60:
-        display.say(f"report: polyformer report {out}   # it takes a while here")
-        return
     try:
-        show_report(display, out, out / "report.html", memory=memory)
+        check_extra()
+        if is_small(task["nodes"], task["edges"]) and result["preparation_seconds"] <= 60:
+            show_report(display, out, out / "report.html", memory=memory)
+        else:
+            display.say(f"report: polyformer report {out}   # it takes a while here")
     except PolyformerError as error:
         display.say(f"report: not written. {error}")
 
