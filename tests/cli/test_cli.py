@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from polyformer.cli import main
 from polyformer.datasets import load_dataset
 from polyformer.graph import Graph
+from polyformer.presets import list_presets
 from polyformer.splits import Split
 from polyformer.tasks import Task
 from polyformer.tokens import compute_tokens, open_tokens
@@ -174,6 +176,11 @@ def test_datasets_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("datasets", "--json") == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["minefield"]["nodes"] == 10_000
+
+
+def test_help_names_every_preset(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("train", "--help") == 0
+    assert set(list_presets()) <= set(re.findall(r"\w+", capsys.readouterr().out))
 
 
 @pytest.mark.parametrize("verb", ["train", "predict", "tokens", "import", "datasets", "models", "bases"])

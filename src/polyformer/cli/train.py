@@ -37,8 +37,8 @@ def train(
     self_loops: bool | None = typer.Option(None, "--self-loops/--no-self-loops", help="Use the operator of A + I."),
     preset: str | None = typer.Option(
         None,
-        help="Settings by name: `fast` holds ours that need a minute or two, `paper` the published ones; or a `.csv` "
-        "file, as `polyformer tune` writes it.",
+        help="Settings by name: `fast` holds ours that need a minute or two, `paper` the published ones, `tuned` those "
+        "that tuning found for what has none published; or a `.csv` file, as `polyformer tune` writes it.",
     ),
     split: int | None = typer.Option(None, help="Which of the data set's splits. [default: 0]"),
     protocol: str | None = typer.Option(
