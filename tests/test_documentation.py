@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from polyformer.experiments import EXPERIMENTS
 from tests.cli.test_cli import BOARD, FAST, run
-from tests.documentation import blocks
+from tests.documentation import blocks, page
+
+
+def test_every_experiment_has_its_row() -> None:
+    rows = "\n".join(line.split("|")[1] for line in page("reproduce.md").splitlines() if line.startswith("| `"))
+    assert sorted(re.findall(r"`(.+?)`", rows)) == sorted(EXPERIMENTS)
 
 
 def test_the_tables_of_your_own_graph_train(
