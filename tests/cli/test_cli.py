@@ -176,6 +176,8 @@ def test_datasets_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("datasets", "--json") == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["minefield"]["nodes"] == 10_000
+    assert [rows[name]["metric"] for name in ("minefield", "2Dgrid", "generated-images")] == ["roc_auc", "r2", "r2"]
+    assert (rows["web-google"]["metric"], rows["web-google"]["classes"]) == (None, None)
 
 
 def test_help_names_every_preset(capsys: pytest.CaptureFixture[str]) -> None:
