@@ -130,6 +130,9 @@ def test_use_before_training_and_bad_settings(tmp_path: Path) -> None:
         pf.PolyFormerClassifier().predict(TASK.graph)
     with pytest.raises(InvalidParameter, match="'dropout' must be a number"):
         pf.PolyFormerClassifier(dropout="much")
+    with pytest.raises(InvalidParameter, match=r"'seed' must be a whole number, 0 or more\. Got -1\."):
+        pf.PolyFormerClassifier(seed=-1)
+    assert pf.PolyFormerClassifier(seed=np.int64(3)).seed == 3
     with pytest.raises(DataNotFound, match="no directory"):
         pf.PolyFormerClassifier.load(tmp_path / "nowhere")
     (tmp_path / "config.json").write_text("{}")

@@ -14,6 +14,7 @@ from polyformer.filters import filter_coefficients, filter_response
 from polyformer.graph import Graph
 from polyformer.models import Workload
 from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
+from polyformer.nn.checks import check_at_least
 from polyformer.prediction import predict_scores
 from polyformer.settings import split_settings
 from polyformer.splits import Split, hold_out
@@ -86,7 +87,8 @@ class PolyFormerClassifier:
         metric: str = _TRAINING.metric,
         device: str = "auto",
     ) -> None:
-        self.seed, self.device = seed, device
+        check_at_least(0, seed=seed)
+        self.seed, self.device = int(seed), device
         self.settings: dict[str, Any] = {
             "basis": basis_config(resolve_basis(basis), check_order(order)),
             "order": order,

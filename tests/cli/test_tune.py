@@ -51,6 +51,7 @@ def test_stopped_before_anything_was_found(tmp_path: Path, capsys: pytest.Captur
         (["nowhere"], "Unknown data set 'nowhere'."),
         ([BOARD, "--model", "gnc"], "Unknown model 'gnc'. Did you mean 'gcn'?"),
         ([BOARD, "--budget", "soon"], "A time must read like 2h"),
+        ([BOARD, "--seed", "-1"], "'seed' must be a whole number, 0 or more. Got -1."),
         ([BOARD, "--set", "ordr=3"], "Unknown setting 'ordr'."),
     ],
 )
