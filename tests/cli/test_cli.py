@@ -70,6 +70,14 @@ def test_runs_get_a_new_place_of_their_own(
     assert all(name.startswith("minefield-width-20-height-15-polyformer-2") for name in names)
 
 
+def test_a_run_names_its_data_root_so_that_it_is_found_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("train", BOARD, "--data-root", "root", "--out", "run", *FAST) == 0
+    assert json.loads(Path("run/config.json").read_text())["data_root"] == str(tmp_path / "root")
+
+
 def test_options_and_presets_reach_the_config(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], data_root: Path
 ) -> None:

@@ -100,7 +100,7 @@ def train(
     given: dict[str, Any] = {
         "data": None if data is None else place_of_data(data),
         "model": model,
-        "data_root": None if data_root is None else str(data_root),
+        "data_root": None if data_root is None else str(data_root.resolve()),
         "protocol": protocol,
         "split": split,
         "seed": seed,
