@@ -76,6 +76,12 @@ def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
         pass
 
 
+def test_a_directory_that_another_process_has_made_meanwhile(tmp_path: Path) -> None:
+    with pytest.raises(OutputExists, match="already exists"), new_directory(tmp_path / "d"):
+        write_json(tmp_path / "d" / "theirs", {})
+    assert [path.name for path in tmp_path.rglob("*")] == ["d", "theirs"]
+
+
 def test_unreadable_json(tmp_path: Path) -> None:
     with pytest.raises(DataNotFound, match=r"is not a thing: it has no b\.json"):
         read_json(tmp_path / "b.json", "a thing")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -22,6 +23,7 @@ from polyformer.presets import list_presets
 from polyformer.splits import Split
 from polyformer.tasks import Task
 from polyformer.tokens import compute_tokens, open_tokens
+from polyformer.training import run as training
 
 BOARD = "minefield:width=20,height=15"
 SETTINGS = ("order=3", "hidden_channels=16", "heads=4", "num_layers=1", "epochs=3")
@@ -68,6 +70,32 @@ def test_runs_get_a_new_place_of_their_own(
     names = sorted(path.name for path in (tmp_path / "runs").iterdir())
     assert len(names) == 2
     assert all(name.startswith("minefield-width-20-height-15-polyformer-2") for name in names)
+
+
+def test_runs_of_the_same_second_get_places_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda *_: "now")
+    load = training.load_task
+
+    def load_while_another_trains(*arguments: Any) -> Any:
+        monkeypatch.setattr(training, "load_task", load)
+        assert run("train", BOARD, *FAST) == 0
+        return load(*arguments)
+
+    monkeypatch.setattr(training, "load_task", load_while_another_trains)
+    assert run("train", BOARD, *FAST) == 0
+    runs = sorted((tmp_path / "runs").iterdir())
+    assert [path.name.partition("-now")[2] for path in runs] == ["", "-2"]
+    assert all((path / "result.json").exists() for path in runs)
+
+
+def test_a_refused_run_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    assert run("train", BOARD, "--set", "heads=7") == 2
+    assert list(tmp_path.rglob("*")) == [tmp_path / "runs"]
 
 
 def test_a_run_names_its_data_root_so_that_it_is_found_from_anywhere(

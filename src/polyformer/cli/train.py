@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from polyformer.training.run import RunRequest
 
 __all__ = ["place_of_data", "place_of_preset", "read_settings", "train"]
+
+_RUNS = Path("runs")
 
 
 def train(
@@ -117,36 +121,35 @@ def train(
         request = _stored_request(out, asked, chosen)
     else:
         request = RunRequest(**asked, settings=chosen)
-        out = out if out is not None else _new_run_path(request.data, request.model)
         _suggest_preset(display, request)
     with (
         environment_workers() as group,
+        _run_directory(out, request, group) as place,
         graceful_interrupt(display.say) as should_stop,
         display.stages() as loading,
         display.share("tokens") as progress,
         display.epochs(request.resolve_settings()["epochs"]) as epochs,
     ):
-        out = _agree_on(out, group)
         options: dict[str, Any] = {
             "resume": resume,
             "loading": loading,
             "report": display.say,
             "announce": lambda facts: _announce(display, facts),
-            "observers": [epochs, *_tensorboard(tensorboard, out)],
+            "observers": [epochs, *_tensorboard(tensorboard, place)],
             "should_stop": should_stop,
         }
         if spread:
             from polyformer.training.on_ray import execute_on_ray
 
             with contextlib.redirect_stdout(sys.stderr) if json_only else contextlib.nullcontext():  # Ray's own words
-                result = execute_on_ray(request, out, workers=workers or 2, address=address, **options)
+                result = execute_on_ray(request, place, workers=workers or 2, address=address, **options)
         else:
-            result = execute_run(request, out, progress=progress, workers=group, **options)
+            result = execute_run(request, place, progress=progress, workers=group, **options)
     if not speaks():
         return
-    _conclude(display, result, out)
+    _conclude(display, result, place)
     if write_report:
-        _report(display, result, out, request.memory)
+        _report(display, result, place, request.memory)
     display.result(result)
 
 
@@ -158,9 +161,22 @@ def _on_ray(engine: str, address: str | None, workers: int | None) -> bool:
     return spread
 
 
-def _agree_on(out: Path, group: Workers) -> Path:
-    """The first worker's choice: the name of a new run holds the time."""
-    return group.first(lambda: out)
+@contextlib.contextmanager
+def _run_directory(out: Path | None, request: RunRequest, group: Workers) -> Iterator[Path]:
+    """``--out``, or a new directory that the first worker takes for all; empty in the end, it goes again."""
+    if out is not None:
+        yield out
+        return
+    fresh = not _RUNS.exists()
+    path = group.first(lambda: _take_new_directory(request.data, request.model))
+    try:
+        yield path
+    finally:
+        with contextlib.suppress(OSError):  # not empty
+            if group.rank == 0:
+                path.rmdir()
+                if fresh:
+                    _RUNS.rmdir()
 
 
 def _tensorboard(wanted: bool, out: Path) -> list[Observer]:
@@ -241,14 +257,23 @@ def _stored_request(out: Path, asked: dict[str, Any], chosen: dict[str, Any]) ->
     return RunRequest(**{field.name: config[field.name] for field in fields(RunRequest)})
 
 
-def _new_run_path(data: str, model: str) -> Path:
+def _take_new_directory(data: str, model: str) -> Path:
+    """Make a directory that no other run has, even one that started in the same second."""
+    from polyformer.files import reporting_io_errors
+
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(data).name.strip("./")) or "graph"
-    path = base = Path("runs") / f"{name}-{model}-{time.strftime('%Y%m%d-%H%M%S')}"
-    count = 1
-    while path.exists():
-        count += 1
-        path = base.with_name(f"{base.name}-{count}")
-    return path
+    base = _RUNS / f"{name}-{model}-{time.strftime('%Y%m%d-%H%M%S')}"
+    others = (base.with_name(f"{base.name}-{count}") for count in itertools.count(2))
+    with reporting_io_errors("the run", base):
+        return next(path for path in itertools.chain([base], others) if _is_made(path))
+
+
+def _is_made(path: Path) -> bool:
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _announce(display: Display, facts: dict[str, Any]) -> None:
