@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,12 @@ import polyformer as pf
 from polyformer.datasets import load_dataset
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData, InvalidParameter
 from polyformer.models.polyformer import PolyFormerSettings
+from polyformer.presets import load_preset
+from polyformer.training.run import RunRequest, execute_run
 from polyformer.training.settings import TrainingSettings
 
-TASK = load_dataset("minefield:width=20,height=15")
+BOARD = "minefield:width=20,height=15"
+TASK = load_dataset(BOARD)
 FAST = {"order": 3, "hidden_channels": 16, "heads": 4, "num_layers": 2, "epochs": 3}
 
 
@@ -126,6 +130,9 @@ def test_use_before_training_and_bad_settings(tmp_path: Path) -> None:
         pf.PolyFormerClassifier().predict(TASK.graph)
     with pytest.raises(InvalidParameter, match="'dropout' must be a number"):
         pf.PolyFormerClassifier(dropout="much")
+    with pytest.raises(InvalidParameter, match=r"'seed' must be a whole number, 0 or more\. Got -1\."):
+        pf.PolyFormerClassifier(seed=-1)
+    assert pf.PolyFormerClassifier(seed=np.int64(3)).seed == 3
     with pytest.raises(DataNotFound, match="no directory"):
         pf.PolyFormerClassifier.load(tmp_path / "nowhere")
     (tmp_path / "config.json").write_text("{}")
@@ -133,9 +140,27 @@ def test_use_before_training_and_bad_settings(tmp_path: Path) -> None:
         pf.PolyFormerClassifier.load(tmp_path)
 
 
-def test_the_classifier_takes_every_setting_but_the_order_of_batches() -> None:
+def test_the_classifier_takes_every_setting_and_so_every_preset() -> None:
     every = {entry.name for kind in (PolyFormerSettings, TrainingSettings) for entry in fields(kind)}
-    assert set(pf.PolyFormerClassifier().settings) == every - {"shuffle"}
+    assert set(pf.PolyFormerClassifier().settings) == every
+    assert set(signature(pf.PolyFormerClassifier).parameters) == every | {"seed", "device"}
+    published = load_preset("paper", "citeseer", "monomial")
+    assert published["shuffle"] == "batches"
+    assert published.items() <= pf.PolyFormerClassifier(**published).settings.items()
+
+
+def test_a_loaded_classifier_is_the_one_that_was_saved(tmp_path: Path) -> None:
+    clf = pf.PolyFormerClassifier(**FAST, seed=7, device="cpu", shuffle="batches")
+    clf.fit(TASK.graph, TASK.labels, train=TASK.splits[0].train).save(tmp_path / "clf")
+    loaded = pf.PolyFormerClassifier.load(tmp_path / "clf")
+    assert (loaded.seed, loaded.device, loaded.settings) == (7, "cpu", clf.settings)
+
+
+def test_a_run_becomes_a_classifier_with_all_its_settings(tmp_path: Path) -> None:
+    request = RunRequest(BOARD, seed=5, device="cpu", settings={**FAST, "shuffle": "batches"})
+    execute_run(request, tmp_path / "run")
+    loaded = pf.PolyFormerClassifier.load(tmp_path / "run")
+    assert (loaded.seed, loaded.device, loaded.settings) == (5, "cpu", request.resolve_settings())
 
 
 def test_every_public_name_is_there() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -53,7 +54,8 @@ class Knobs:
 def test_settings_are_checked_against_their_types() -> None:
     assert build_settings(Knobs, {"width": 3.0, "rate": 1, "size": 8}) == Knobs(3, 1.0, 8, False)
     assert build_settings(Knobs, {"size": "full", "rate": None, "loud": True}) == Knobs(4, None, "full", True)
-    for values in ({"width": 2.5}, {"width": True}, {"rate": "x"}, {"size": "half"}, {"loud": 1}):
+    wrong = ({"width": 2.5}, {"width": True}, {"width": math.inf}, {"rate": "x"}, {"size": math.nan}, {"loud": 1})
+    for values in (*wrong, {"size": "half"}):
         with pytest.raises(InvalidParameter, match=f"'{next(iter(values))}' must be"):
             build_settings(Knobs, values)
     with pytest.raises(UnknownName, match="Did you mean 'width'"):
@@ -72,6 +74,12 @@ def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json"]
     with pytest.raises(OutputExists, match="already exists"), new_directory(tmp_path):
         pass
+
+
+def test_a_directory_that_another_process_has_made_meanwhile(tmp_path: Path) -> None:
+    with pytest.raises(OutputExists, match="already exists"), new_directory(tmp_path / "d"):
+        write_json(tmp_path / "d" / "theirs", {})
+    assert [path.name for path in tmp_path.rglob("*")] == ["d", "theirs"]
 
 
 def test_unreadable_json(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ import numpy as np
 
 from polyformer.bases import Basis, basis_config, check_order, resolve_basis
 from polyformer.errors import InvalidData, InvalidParameter
-from polyformer.files import new_directory, write_json
+from polyformer.files import new_directory, read_json, write_json
 from polyformer.filters import filter_coefficients, filter_response
 from polyformer.graph import Graph
 from polyformer.models import Workload
 from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
+from polyformer.nn.checks import check_at_least
 from polyformer.prediction import predict_scores
 from polyformer.settings import split_settings
 from polyformer.splits import Split, hold_out
@@ -21,7 +22,7 @@ from polyformer.tasks import Task, check_labels
 from polyformer.tokens import check_nodes
 from polyformer.training.loop import Observer, Trainer, derive_seed, workload_of
 from polyformer.training.run import choose_device, versions
-from polyformer.training.saved_model import ModelCard, load_model, save_weights
+from polyformer.training.saved_model import CONFIG, ModelCard, load_model, save_weights
 from polyformer.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -81,11 +82,13 @@ class PolyFormerClassifier:
         optimizer: str = _TRAINING.optimizer,
         patience: int = _TRAINING.patience,
         batch_size: int | str = _TRAINING.batch_size,
+        shuffle: str = _TRAINING.shuffle,
         class_weights: str = _TRAINING.class_weights,
         metric: str = _TRAINING.metric,
         device: str = "auto",
     ) -> None:
-        self.seed, self.device = seed, device
+        check_at_least(0, seed=seed)
+        self.seed, self.device = int(seed), device
         self.settings: dict[str, Any] = {
             "basis": basis_config(resolve_basis(basis), check_order(order)),
             "order": order,
@@ -110,6 +113,7 @@ class PolyFormerClassifier:
             "optimizer": optimizer,
             "patience": patience,
             "batch_size": batch_size,
+            "shuffle": shuffle,
             "class_weights": class_weights,
             "metric": metric,
         }
@@ -218,7 +222,7 @@ class PolyFormerClassifier:
         with new_directory(Path(directory)) as folder:
             save_weights(folder, model.state_dict())
             about = {"seed": self.seed, "device": self.device, "versions": versions()}
-            write_json(folder / "config.json", {"format": 1, "card": card.to_json(), **about})
+            write_json(folder / CONFIG, {"format": 1, "card": card.to_json(), **about})
 
     @classmethod
     def load(cls, directory: str | Path) -> PolyFormerClassifier:
@@ -228,8 +232,9 @@ class PolyFormerClassifier:
             raise InvalidParameter(
                 f"'{directory}' holds no PolyFormer classifier but a {card.model} for {card.objective}."
             )
-        settings = {name: value for name, value in card.settings.items() if name != "shuffle"}
-        clf = cls(**{**settings, "basis": resolve_basis(card.settings["basis"])})
+        config = read_json(Path(directory) / CONFIG, "a saved classifier")
+        settings = card.settings | {"basis": resolve_basis(card.settings["basis"])}
+        clf = cls(**settings, seed=config["seed"], device=config["device"])
         clf._card, clf._model = card, model
         return clf
 

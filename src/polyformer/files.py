@@ -82,7 +82,7 @@ def new_directory(path: Path) -> Iterator[Path]:
         OutputExists: if ``path`` is already there and is not an empty directory.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise OutputExists(f"'{path}' already exists. Choose another place or remove it first.")
+        raise _exists(path)
     with reporting_io_errors("a directory", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
@@ -90,10 +90,23 @@ def new_directory(path: Path) -> Iterator[Path]:
         with reporting_io_errors("files", path):
             yield temporary
             os.chmod(temporary, 0o755)
-            os.rename(temporary, path)
+            _rename_directory(temporary, path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _rename_directory(source: Path, path: Path) -> None:
+    try:
+        os.rename(source, path)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        raise _exists(path) from None
+
+
+def _exists(path: Path) -> OutputExists:
+    return OutputExists(f"'{path}' already exists. Choose another place or remove it first.")
 
 
 def existing_folder(path: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -56,7 +57,7 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
             return value
         if choice is bool and isinstance(value, bool):
             return value
-        if choice is int and isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
+        if choice is int and _is_whole(value):
             return int(value)
         if choice is float and isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
@@ -65,6 +66,10 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
         if choice is str and isinstance(value, str):
             return value
     raise InvalidParameter(f"'{name}' must be {_words(choices)}. Got {value!r}.")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value % 1 == 0
 
 
 def _is_union(hint: Any) -> bool:

@@ -109,6 +109,7 @@ def hold_out(nodes: np.ndarray, labels: np.ndarray, seed: int, share: float = 0.
     drawn = np.concatenate([group[: min(round(share * len(group)), len(group) - 1)] for group in groups])
     if len(drawn) == 0:
         raise InvalidData(
-            f"Validation nodes cannot be drawn from {len(nodes)} training nodes. Pass val=... or more training nodes."
+            f"Validation nodes cannot be drawn from {len(nodes)} training nodes: there are too few. Name them (val in "
+            f"the split column of a table, val=… in Python) or label more nodes for training."
         )
     return np.sort(np.setdiff1d(nodes, drawn)), np.sort(drawn)

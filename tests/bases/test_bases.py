@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.polynomial import chebyshev
@@ -17,6 +19,7 @@ from polyformer.bases import (
 from polyformer.errors import InvalidParameter, UnknownName
 from polyformer.graph import Graph
 from polyformer.tokens import compute_tokens
+from polyformer.transforms import PolyTokens
 
 FIXED = [name for name in BASES if BASES[name].fixed]
 LAM = np.linspace(0, 2, 41)
@@ -66,6 +69,32 @@ def test_a_basis_of_ones_own_needs_only_its_response() -> None:
     assert np.allclose(restored.response(LAM, 3), Squares().response(LAM, 3))
     with pytest.raises(InvalidParameter, match=r"is of order 3\. Got order 4"):
         restored.response(LAM, 4)
+
+
+class Powers(FixedBasis):
+    """The same to a power that must be given."""
+
+    def __init__(self, power: int, scale: float = 0.5) -> None:
+        self.power, self.scale = power, scale
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"power": self.power, "scale": self.scale}
+
+    def response(self, lam: np.ndarray, order: int) -> np.ndarray:
+        k = np.arange(order + 1)[:, None]
+        return (self.scale * lam) ** np.minimum(self.power * k, order)
+
+
+def test_a_basis_of_ones_own_may_need_options() -> None:
+    assert Powers(2).spec == "powers:power=2"
+    assert Powers(2, scale=1.0).spec == "powers:power=2,scale=1.0"
+    assert repr(PolyTokens(Powers(3), 2)) == "PolyTokens('powers:power=3', order=2, self_loops=False)"
+    assert resolve_basis(basis_config(Powers(2), 3)).spec == "powers"
+
+
+def test_options_may_be_numbers_of_numpy() -> None:
+    assert Jacobi(a=np.int64(1), b=np.float32(0.5)).spec == "jacobi:b=0.5"
 
 
 @pytest.mark.parametrize(

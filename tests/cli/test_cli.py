@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,9 +19,11 @@ import pytest
 from polyformer.cli import main
 from polyformer.datasets import load_dataset
 from polyformer.graph import Graph
+from polyformer.presets import list_presets
 from polyformer.splits import Split
 from polyformer.tasks import Task
 from polyformer.tokens import compute_tokens, open_tokens
+from polyformer.training import run as training
 
 BOARD = "minefield:width=20,height=15"
 SETTINGS = ("order=3", "hidden_channels=16", "heads=4", "num_layers=1", "epochs=3")
@@ -66,6 +70,40 @@ def test_runs_get_a_new_place_of_their_own(
     names = sorted(path.name for path in (tmp_path / "runs").iterdir())
     assert len(names) == 2
     assert all(name.startswith("minefield-width-20-height-15-polyformer-2") for name in names)
+
+
+def test_runs_of_the_same_second_get_places_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda *_: "now")
+    load = training.load_task
+
+    def load_while_another_trains(*arguments: Any) -> Any:
+        monkeypatch.setattr(training, "load_task", load)
+        assert run("train", BOARD, *FAST) == 0
+        return load(*arguments)
+
+    monkeypatch.setattr(training, "load_task", load_while_another_trains)
+    assert run("train", BOARD, *FAST) == 0
+    runs = sorted((tmp_path / "runs").iterdir())
+    assert [path.name.partition("-now")[2] for path in runs] == ["", "-2"]
+    assert all((path / "result.json").exists() for path in runs)
+
+
+def test_a_refused_run_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    assert run("train", BOARD, "--set", "heads=7") == 2
+    assert list(tmp_path.rglob("*")) == [tmp_path / "runs"]
+
+
+def test_a_run_names_its_data_root_so_that_it_is_found_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("train", BOARD, "--data-root", "root", "--out", "run", *FAST) == 0
+    assert json.loads(Path("run/config.json").read_text())["data_root"] == str(tmp_path / "root")
 
 
 def test_options_and_presets_reach_the_config(
@@ -174,6 +212,13 @@ def test_datasets_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("datasets", "--json") == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["minefield"]["nodes"] == 10_000
+    assert [rows[name]["metric"] for name in ("minefield", "2Dgrid", "generated-images")] == ["roc_auc", "r2", "r2"]
+    assert (rows["web-google"]["metric"], rows["web-google"]["classes"]) == (None, None)
+
+
+def test_help_names_every_preset(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("train", "--help") == 0
+    assert set(list_presets()) <= set(re.findall(r"\w+", capsys.readouterr().out))
 
 
 @pytest.mark.parametrize("verb", ["train", "predict", "tokens", "import", "datasets", "models", "bases"])
@@ -193,6 +238,9 @@ def test_help_teaches(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["train", BOARD, "--set", "heads=7"], 2, "'heads' must divide hidden_channels=128. Got 7. Try 8."),
         (["train", BOARD, "--set", "heads"], 2, "'--set' must read key=value. Got 'heads'."),
         (["train", BOARD, "--set", "hedas=2"], 2, "Unknown setting 'hedas'. Did you mean 'heads'?"),
+        (["train", BOARD, "--set", "epochs=inf"], 2, "'epochs' must be a whole number. Got inf."),
+        (["train", BOARD, "--set", "hidden_channels=nan"], 2, "'hidden_channels' must be a whole number. Got nan."),
+        (["train", BOARD, "--seed", "-1"], 2, "'seed' must be a whole number, 0 or more. Got -1."),
         (["train", BOARD, "--preset", "paper"], 2, "has no settings for 'minefield'"),
         (["train", "pokec", "--preset", "paper", "--basis", "chebyshev"], 2, "There are: monomial."),
         (["train", "citeseer", "--preset", "papre"], 2, "Unknown preset 'papre'. Did you mean 'paper'?"),

@@ -82,6 +82,14 @@ def test_a_worker_ends_though_the_interpreter_would_not(workers: int, argument: 
     assert "No such option" in done.stderr if argument == "--bad" else done.stdout.startswith("polyformer ")
 
 
+def test_a_number_of_workers_that_is_none(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    with pytest.raises(SystemExit) as end:
+        main(["train", BOARD])
+    assert end.value.code == 2
+    assert "do not describe workers (invalid literal for int() with base 10: 'two')" in capsys.readouterr().err
+
+
 def test_an_error_is_one_sentence(tmp_path: Path) -> None:
     process = torchrun(BOARD, "--out", str(tmp_path / "run"), "--model", "gcn")
     err = process.communicate(timeout=120)[1]
@@ -95,8 +103,8 @@ def test_an_error_is_one_sentence(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (["--engine", "ray"], "'--engine' must be local under torchrun"),
-        (["--engine", "spark"], "'--engine' must be local or ray. Got 'spark'"),
-        (["--workers", "2"], "'--workers' and '--address' must come with --engine ray"),
+        (["--engine", "spark"], "Unknown engine 'spark'. There are: local, ray."),
+        (["--workers", "2"], "Without Ray, start the workers with: torchrun"),
         ([], "WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT do not describe workers"),
     ],
 )

@@ -77,6 +77,7 @@ def test_files_of_others_are_left_alone(tmp_path: Path, capsys: pytest.CaptureFi
         (["nowhere"], "Unknown data set 'nowhere'."),
         ([BOARD, "--model", "gnc"], "Unknown model 'gnc'. Did you mean 'gcn'?"),
         ([BOARD, "--budget", "soon"], "A time must read like 2h"),
+        ([BOARD, "--seed", "-1"], "'seed' must be a whole number, 0 or more. Got -1."),
         ([BOARD, "--set", "ordr=3"], "Unknown setting 'ordr'."),
     ],
 )

@@ -16,7 +16,7 @@ import pytest
 from polyformer import cluster as module
 from polyformer.cluster import Node, capacity, connected, nodes, run_tasks
 from polyformer.errors import FileCorrupt, InvalidParameter, MissingDependency, OutOfResources
-from tests.cli.test_cli import run
+from tests.cli.test_cli import BOARD, FAST, run
 from tests.ray_cluster import LOOPBACK, descendants, listening
 
 
@@ -63,8 +63,37 @@ def test_address_where_nothing_is(
 def test_unknown_place(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("tune", "minefield", "--engine", "rai") == 2
     assert "Unknown engine 'rai'. Did you mean 'ray'? There are: local, ray." in capsys.readouterr().err
-    assert run("tokens", "minefield", "--engine", "disk", "--workers", 2, "--out", "t") == 2
-    assert "'--workers' goes with --engine ray. Got 2 with --engine disk." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "engine"),
+    [
+        (["train", "minefield"], "local"),
+        (["predict", "run", "--out", "p.parquet"], "local"),
+        (["tokens", "minefield", "--out", "t"], "memory"),
+        (["tune", "minefield"], "local"),
+    ],
+)
+def test_options_of_ray_without_it(command: list[str], engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {"--workers": "2", "--address": "auto"}
+    if command[0] == "tune":
+        del options["--workers"]  # trials at a time, here too
+    for option, value in options.items():
+        assert run(*command, option, value) == 2
+        words = f"'{option}' goes with --engine ray. Got {value} with --engine {engine}. "
+        assert words in capsys.readouterr().err
+
+
+def test_the_variable_is_read_with_ray_and_hinders_nothing_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    assert run("train", BOARD, "--out", tmp_path / "run", *FAST) == 0
+    assert run("predict", tmp_path / "run", "--out", tmp_path / "p.parquet") == 0
+    assert run("train", BOARD, "--out", tmp_path / "other", *FAST, "--engine", "ray") == 1
+    assert "No Ray cluster could be joined at '127.0.0.1:1'" in capsys.readouterr().err
 
 
 @pytest.mark.ray

@@ -225,5 +225,7 @@ def test_without_the_extra(
     assert "pip install 'polyformer[report]'" in capsys.readouterr().err
     options = [option for option in FAST if option != "--no-report"]
     assert run("train", BOARD, "--out", tmp_path / "run", *options) == 0
-    assert "report" not in capsys.readouterr().out
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "report" in line]
+    assert line.startswith("report: not written. Reports need plotly and jinja2.")
+    assert line.endswith("pip install 'polyformer[report]'")
     assert not (tmp_path / "run" / "report.html").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,8 +32,8 @@ class Basis(ABC):
 
         Options that have their default value are left out.
         """
-        default = type(self)().options
-        return format_spec(self.name, {key: value for key, value in self.options.items() if value != default[key]})
+        defaults = {name: entry.default for name, entry in signature(type(self)).parameters.items()}
+        return format_spec(self.name, {key: value for key, value in self.options.items() if value != defaults.get(key)})
 
     def __repr__(self) -> str:
         options = ", ".join(f"{key}={value!r}" for key, value in self.options.items())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,9 @@ class Jacobi(FixedBasis):
     """
 
     def __init__(self, a: float = 1.0, b: float = 1.0) -> None:
-        for name, value in (("a", a), ("b", b)):
-            if not (isinstance(value, int | float) and -1 < value < float("inf")):
+        given: dict[str, Any] = {"a": a, "b": b}
+        for name, value in given.items():
+            if not (isinstance(value, Real) and -1 < float(value) < float("inf")):
                 raise InvalidParameter(f"'{name}' of the Jacobi basis must be a number above -1. Got {value}. Try 1.0.")
         self.a, self.b = float(a), float(b)
 

@@ -51,11 +51,12 @@ def datasets(
 
 def _describe(name: str, dataset: Dataset, root: Path | None) -> dict[str, Any]:
     counts = dataset.counts
-    sizes = ("nodes", "edges", "features", "classes")
+    sizes = ("nodes", "edges", "features")
     return {
         "name": name,
         **{size: None if counts is None else getattr(counts, size) for size in sizes},
-        "metric": dataset.metric,
+        "classes": None if counts is None else counts.classes or None,
+        "metric": dataset.metric or None,
         "protocols": list(dataset.protocols),
         "status": dataset.status(root),
         "citation": dataset.citation,

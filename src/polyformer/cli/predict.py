@@ -56,7 +56,7 @@ def predict(
     from polyformer.tokens import check_nodes
     from polyformer.training.saved_model import load_model
 
-    display, spread = Display(json_only), on_ray(engine)
+    display, spread = Display(json_only), on_ray(engine, address, workers)
     limit = None if memory is None else parse_bytes(memory)
     card, model = load_model(run)
     if out.is_dir():

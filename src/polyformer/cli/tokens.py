@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from polyformer.cli.cluster_options import ADDRESS
+from polyformer.cli.cluster_options import ADDRESS, on_ray
 from polyformer.cli.display import Display
 from polyformer.cli.node_choice import select_nodes
 
@@ -60,12 +60,13 @@ def tokens(
     from polyformer.machine import format_bytes
     from polyformer.operators import Operator
     from polyformer.progress import format_seconds
+    from polyformer.propagation.engine import ENGINES
     from polyformer.stores.blocks import TokenShape
     from polyformer.tokens import write_tokens
 
     display = Display(json_only)
     fixed, order = resolve_basis(basis).fixed, check_order(order)
-    _check_engine(engine, workers)
+    on_ray(engine, address, workers, ENGINES)  # refuses what does not go together before any data is read
     with display.stages() as loading:
         task = load_source(data, None if data_root is None else str(data_root), progress=loading, report=display.say)
     graph = task.graph
@@ -92,16 +93,6 @@ def tokens(
     display.result(
         {"out": str(out), "rows": shape.num_rows, "order": order, "bytes": shape.bytes, "seconds": round(seconds, 3)}
     )
-
-
-def _check_engine(name: str, workers: int | None) -> None:
-    """Refuse an unknown engine, or options of another one, before any data is read."""
-    from polyformer.errors import InvalidParameter
-    from polyformer.propagation.engine import ENGINES
-
-    ENGINES[name]
-    if workers is not None and name != "ray":
-        raise InvalidParameter(f"'--workers' goes with --engine ray. Got {workers} with --engine {name}. Leave it out.")
 
 
 def _engine(name: str, memory: str | None, address: str | None, workers: int | None) -> Engine:

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from polyformer.cli.cluster_options import ADDRESS, PLACE, on_ray
 from polyformer.cli.display import Display, speaks
 from polyformer.cli.interrupt import graceful_interrupt
 from polyformer.errors import InvalidParameter, PolyformerError
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from polyformer.training.run import RunRequest
 
 __all__ = ["place_of_data", "place_of_preset", "read_settings", "train"]
+
+_RUNS = Path("runs")
 
 
 def train(
@@ -36,8 +41,8 @@ def train(
     self_loops: bool | None = typer.Option(None, "--self-loops/--no-self-loops", help="Use the operator of A + I."),
     preset: str | None = typer.Option(
         None,
-        help="Settings by name: `fast` holds ours that need a minute or two, `paper` the published ones; or a `.csv` "
-        "file, as `polyformer tune` writes it.",
+        help="Settings by name: `fast` holds ours that need a minute or two, `paper` the published ones, `tuned` those "
+        "that tuning found for what has none published; or a `.csv` file, as `polyformer tune` writes it.",
     ),
     split: int | None = typer.Option(None, help="Which of the data set's splits. [default: 0]"),
     protocol: str | None = typer.Option(
@@ -56,11 +61,9 @@ def train(
         [], "--set", metavar="KEY=VALUE", help="Any setting of `polyformer models NAME`; may be given more than once."
     ),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
-    engine: str = typer.Option("local", help="local, or ray: several workers on a Ray cluster."),
+    engine: str = PLACE,
     workers: int | None = typer.Option(None, help="With --engine ray: processes that share each batch. [default: 2]"),
-    address: str | None = typer.Option(
-        None, help="With --engine ray: auto or HOST:PORT of a cluster. [default: one is started on this machine]"
-    ),
+    address: str | None = ADDRESS,
     resume: bool = typer.Option(False, "--resume", help="Continue the run in --out."),
     tensorboard: bool = typer.Option(
         False, "--tensorboard", help="Also write TensorBoard events into the run directory."
@@ -97,12 +100,11 @@ def train(
     from polyformer.training.distributed import environment_workers
     from polyformer.training.run import RunRequest, execute_run
 
-    _check_engine(engine, workers, address)
-    display = Display(json_only)
+    display, spread = Display(json_only), _on_ray(engine, address, workers)
     given: dict[str, Any] = {
         "data": None if data is None else place_of_data(data),
         "model": model,
-        "data_root": None if data_root is None else str(data_root),
+        "data_root": None if data_root is None else str(data_root.resolve()),
         "protocol": protocol,
         "split": split,
         "seed": seed,
@@ -119,54 +121,62 @@ def train(
         request = _stored_request(out, asked, chosen)
     else:
         request = RunRequest(**asked, settings=chosen)
-        out = out if out is not None else _new_run_path(request.data, request.model)
         _suggest_preset(display, request)
     with (
         environment_workers() as group,
+        _run_directory(out, request, group) as place,
         graceful_interrupt(display.say) as should_stop,
         display.stages() as loading,
         display.share("tokens") as progress,
         display.epochs(request.resolve_settings()["epochs"]) as epochs,
     ):
-        out = _agree_on(out, group)
         options: dict[str, Any] = {
             "resume": resume,
             "loading": loading,
             "report": display.say,
             "announce": lambda facts: _announce(display, facts),
-            "observers": [epochs, *_tensorboard(tensorboard, out)],
+            "observers": [epochs, *_tensorboard(tensorboard, place)],
             "should_stop": should_stop,
         }
-        if engine == "ray":
+        if spread:
             from polyformer.training.on_ray import execute_on_ray
 
             with contextlib.redirect_stdout(sys.stderr) if json_only else contextlib.nullcontext():  # Ray's own words
-                result = execute_on_ray(request, out, workers=workers or 2, address=address, **options)
+                result = execute_on_ray(request, place, workers=workers or 2, address=address, **options)
         else:
-            result = execute_run(request, out, progress=progress, workers=group, **options)
+            result = execute_run(request, place, progress=progress, workers=group, **options)
     if not speaks():
         return
-    _conclude(display, result, out)
+    _conclude(display, result, place)
     if write_report:
-        _report(display, result, out, request.memory)
+        _report(display, result, place, request.memory)
     display.result(result)
 
 
-def _check_engine(engine: str, workers: int | None, address: str | None) -> None:
-    if engine not in ("local", "ray"):
-        raise InvalidParameter(f"'--engine' must be local or ray. Got '{engine}'.")
-    if engine == "local" and (workers is not None or address is not None):
-        raise InvalidParameter(
-            "'--workers' and '--address' must come with --engine ray. Without Ray, start the workers with: "
-            "torchrun --nproc-per-node N -m polyformer train …"
-        )
-    if engine == "ray" and "WORLD_SIZE" in os.environ:
+def _on_ray(engine: str, address: str | None, workers: int | None) -> bool:
+    otherwise = "Without Ray, start the workers with: torchrun --nproc-per-node N -m polyformer train …"
+    spread = on_ray(engine, address, workers, otherwise=otherwise)
+    if spread and "WORLD_SIZE" in os.environ:
         raise InvalidParameter("'--engine' must be local under torchrun: Ray starts its own workers. Got 'ray'.")
+    return spread
 
 
-def _agree_on(out: Path, group: Workers) -> Path:
-    """The first worker's choice: the name of a new run holds the time."""
-    return group.first(lambda: out)
+@contextlib.contextmanager
+def _run_directory(out: Path | None, request: RunRequest, group: Workers) -> Iterator[Path]:
+    """``--out``, or a new directory that the first worker takes for all; empty in the end, it goes again."""
+    if out is not None:
+        yield out
+        return
+    fresh = not _RUNS.exists()
+    path = group.first(lambda: _take_new_directory(request.data, request.model))
+    try:
+        yield path
+    finally:
+        with contextlib.suppress(OSError):  # not empty
+            if group.rank == 0:
+                path.rmdir()
+                if fresh:
+                    _RUNS.rmdir()
 
 
 def _tensorboard(wanted: bool, out: Path) -> list[Observer]:
@@ -178,20 +188,19 @@ def _tensorboard(wanted: bool, out: Path) -> list[Observer]:
 
 
 def _report(display: Display, result: dict[str, Any], out: Path, memory: int | None) -> None:
-    """Write the report if it takes seconds and the extra is installed; the run counts whether or not it succeeds."""
+    """Write the report if it takes seconds; the run counts whether or not it succeeds."""
     from polyformer.cli.report import show_report
-    from polyformer.reports import extra_installed
+    from polyformer.reports import check_extra
     from polyformer.reports.findings import is_small
     from polyformer.training.run_directory import RunDirectory
 
-    if not extra_installed():
-        return
     task = RunDirectory.open(out).config["task"]
-    if not is_small(task["nodes"], task["edges"]) or result["preparation_seconds"] > 60:
-        display.say(f"report: polyformer report {out}   # it takes a while here")
-        return
     try:
-        show_report(display, out, out / "report.html", memory=memory)
+        check_extra()
+        if is_small(task["nodes"], task["edges"]) and result["preparation_seconds"] <= 60:
+            show_report(display, out, out / "report.html", memory=memory)
+        else:
+            display.say(f"report: polyformer report {out}   # it takes a while here")
     except PolyformerError as error:
         display.say(f"report: not written. {error}")
 
@@ -249,14 +258,23 @@ def _stored_request(out: Path, asked: dict[str, Any], chosen: dict[str, Any]) ->
     return RunRequest(**stored | {"preset": None})  # its settings are stored; its file may have changed since
 
 
-def _new_run_path(data: str, model: str) -> Path:
+def _take_new_directory(data: str, model: str) -> Path:
+    """Make a directory that no other run has, even one that started in the same second."""
+    from polyformer.files import reporting_io_errors
+
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(data).name.strip("./")) or "graph"
-    path = base = Path("runs") / f"{name}-{model}-{time.strftime('%Y%m%d-%H%M%S')}"
-    count = 1
-    while path.exists():
-        count += 1
-        path = base.with_name(f"{base.name}-{count}")
-    return path
+    base = _RUNS / f"{name}-{model}-{time.strftime('%Y%m%d-%H%M%S')}"
+    others = (base.with_name(f"{base.name}-{count}") for count in itertools.count(2))
+    with reporting_io_errors("the run", base):
+        return next(path for path in itertools.chain([base], others) if _is_made(path))
+
+
+def _is_made(path: Path) -> bool:
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _announce(display: Display, facts: dict[str, Any]) -> None:

@@ -68,7 +68,7 @@ def tune(
     from polyformer.tuning.study import Finished
     from polyformer.tuning.study import tune as search
 
-    display, spread = Display(json_only), on_ray(engine)
+    display, spread = Display(json_only), on_ray(engine, address)
     end = None if budget is None else time.monotonic() + parse_seconds(budget)
     request = RunRequest(
         data=place_of_data(data),

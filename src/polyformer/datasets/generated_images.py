@@ -31,7 +31,7 @@ class GeneratedImages(Dataset):
     name = "generated-images"
     citation = "Lee, Mumford and Huang, Occlusion models for natural images, IJCV 2001 (the dead leaves model)"
     counts = Counts(nodes=_SIDE**2, edges=2 * _SIDE * (_SIDE - 1), features=_COUNT, classes=0)
-    metric = "accuracy"
+    metric = "r2"
     protocols = PROTOCOLS
     options = OPTIONS
 
@@ -42,7 +42,7 @@ class GeneratedImages(Dataset):
         """Generate all images, or the experiment on one of them."""
         if not options:
             graph = generate_images(range(_COUNT)).graph
-            return Task(self.name, graph, np.full(graph.num_nodes, -1, np.int64), [], protocol, self.metric)
+            return Task(self.name, graph, np.full(graph.num_nodes, -1, np.int64), [], protocol)
         image = chosen_image(self.name, options, _COUNT)
         return fitting_task(self.name, generate_images([image]), 0, protocol, options)
 

@@ -73,6 +73,7 @@ GRID_2D = GridImages(
     citation="He et al., BernNet: learning arbitrary graph spectral filters via Bernstein approximation, NeurIPS 2021",
     counts=Counts(nodes=10_000, edges=19_800, features=50, classes=0),
     protocols=PROTOCOLS,
+    metric="r2",
     advice="It cannot be downloaded from here; 2Dgrid.mat comes with the code of Specformer, among its raw data. "
     "Without it, 2Dgrid:image=…,filter=… takes generated images.",
 )

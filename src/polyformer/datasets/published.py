@@ -70,13 +70,14 @@ class PublishedDataset(Dataset):
         paths = self.fetch(root, progress)
         contents = self.read(paths)
         check_counts(self, contents, next(iter(paths.values())).parent)
+        splits = draw_splits(protocol, contents)
         return Task(
             self.name,
             contents.graph,
             contents.labels,
-            draw_splits(protocol, contents),
+            splits,
             protocol,
-            self.metric,
+            self.metric if splits else "",
             contents.class_names,
             contents.ids,
         )

@@ -67,4 +67,5 @@ WEB_GOOGLE = BareGraph(
     citation="Leskovec et al., Community structure in large networks, Internet Mathematics 2009",
     counts=Counts(nodes=875_713, edges=4_322_051, features=0, classes=0),
     protocols=("none",),
+    metric="",
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from polyformer.errors import InvalidParameter
 
 __all__ = [
@@ -23,7 +25,7 @@ def check_positive(**values: int) -> None:
 def check_at_least(least: int, **values: int) -> None:
     """Every value must be a whole number that is not below ``least``."""
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise InvalidParameter(f"'{name}' must be a whole number, {least} or more. Got {value!r}.")
 
 

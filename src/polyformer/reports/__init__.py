@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from polyformer.reports.comparison import write_comparison
-from polyformer.reports.document import check_extra, extra_installed, write_report
+from polyformer.reports.document import check_extra, write_report
 
-__all__ = ["check_extra", "extra_installed", "write_comparison", "write_report"]
+__all__ = ["check_extra", "write_comparison", "write_report"]

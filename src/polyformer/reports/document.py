@@ -18,20 +18,15 @@ from polyformer.reports.explorer import explorer_data
 from polyformer.reports.findings import Findings, Outcome, RunRecord
 from polyformer.training.request import data_sentence
 
-__all__ = ["Figures", "check_extra", "extra_installed", "score_rows", "write_page", "write_report"]
+__all__ = ["Figures", "check_extra", "score_rows", "write_page", "write_report"]
 
 Figures = dict[str, tuple[Any, str, str]]
 """Charts by name: a Plotly figure, its title, and the words below it."""
 
 
-def extra_installed() -> bool:
-    """Whether the packages of the extra ``report`` are there."""
-    return all(importlib.util.find_spec(name) is not None for name in ("plotly", "jinja2"))
-
-
 def check_extra() -> None:
-    """Refuse to go on without them."""
-    if not extra_installed():
+    """Refuse to go on without the packages of the extra ``report``."""
+    if any(importlib.util.find_spec(name) is None for name in ("plotly", "jinja2")):
         raise MissingDependency("Reports need plotly and jinja2. Install them with: pip install 'polyformer[report]'")
 
 

@@ -257,16 +257,18 @@ def backend() -> str:
 @contextlib.contextmanager
 def environment_workers() -> Iterator[Workers]:
     """The processes that ``torchrun``, or whoever sets the same variables, has started; else this one alone."""
-    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
-        yield ALONE
-        return
     try:
-        store, rank, count = next(iter(rendezvous("env://", timeout=PATIENCE)))
+        alone = int(os.environ.get("WORLD_SIZE", "1")) < 2
+        found = None if alone else next(iter(rendezvous("env://", timeout=PATIENCE)))
     except (ValueError, KeyError) as error:
         raise InvalidParameter(
             f"The variables WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT do not describe workers ({error}). "
             f"Start them with torchrun, or unset WORLD_SIZE."
         ) from None
+    if found is None:
+        yield ALONE
+        return
+    store, rank, count = found
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank % torch.cuda.device_count())))
     dist.init_process_group(backend(), store=store, rank=rank, world_size=count, timeout=PATIENCE)

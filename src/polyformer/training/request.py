@@ -9,6 +9,7 @@ from typing import Any
 from polyformer.datasets import load_source
 from polyformer.errors import InvalidParameter
 from polyformer.models import MODELS
+from polyformer.nn.checks import check_at_least
 from polyformer.presets import load_preset
 from polyformer.progress import Stages
 from polyformer.registry import parse_spec
@@ -43,6 +44,9 @@ class RunRequest:
     settings: dict[str, Any] | None = None
     tokens: str | None = None
     memory: int | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least(0, seed=self.seed)
 
     def asked_settings(self) -> dict[str, Any]:
         """Those of the preset and those asked for."""

@@ -1,0 +1,47 @@
+"""What the pages show is typed here as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from polyformer.experiments import EXPERIMENTS
+from tests.cli.test_cli import BOARD, FAST, run
+from tests.documentation import blocks, page
+
+
+def test_every_experiment_has_its_row() -> None:
+    rows = "\n".join(line.split("|")[1] for line in page("reproduce.md").splitlines() if line.startswith("| `"))
+    assert sorted(re.findall(r"`(.+?)`", rows)) == sorted(EXPERIMENTS)
+
+
+def test_the_tables_of_your_own_graph_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    edges, nodes, commands = blocks("your-graph.md")[:3]
+    Path("mytables").mkdir()
+    Path("mytables/edges.csv").write_text(edges)
+    Path("mytables/nodes.csv").write_text(nodes)
+    options = {"train": ["--out", "RUN", *FAST]}
+    for line in commands.splitlines():
+        program, verb, *arguments = line.split()
+        assert program == "polyformer"
+        assert run(verb, *arguments, *options.get(verb, [])) == 0
+    assert "2 val, 2 test" in capsys.readouterr().out
+    assert "ann" in pq.read_table("predictions.parquet")["node"].to_pylist()
+
+
+def test_predicting_by_blocks_as_the_page_on_streaming_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("train", BOARD, "--out", "RUN", *FAST) == 0
+    assert run("tokens", BOARD, "--order", 3, "--out", "tokens") == 0
+    capsys.readouterr()
+    [example] = [block for block in blocks("streaming.md") if "predict_blocks" in block]
+    exec(example, {})
+    assert capsys.readouterr().out == "(300,) (300, 2)\n"
