@@ -210,6 +210,30 @@ def test_runs_repeat_resume_save_and_load(name: str, tmp_path: Path) -> None:
     assert np.array_equal(*scores)
 
 
+@pytest.mark.parametrize("route", ["stored", "streamed"])
+@pytest.mark.parametrize("name", [name for name in TOKEN_MODELS if name != "nagphormer"])
+def test_kept_norms_are_weights_of_the_first_layer(name: str, route: str, tmp_path: Path) -> None:
+    settings = {"basis": "optimal", "token_route": route}
+    models = [build(name, None, **settings, keep_norms=keeps).eval() for keeps in (True, False)]
+    for i, model in enumerate(models):
+        assert isinstance(model, TokenModel)
+        model.bind(GRAPH, Workload(None, 40, scratch=tmp_path / f"tokens{i}"))
+    kept, plain = models
+    norms = np.linalg.norm(GRAPH.features, axis=0)
+    with torch.no_grad():
+        plain.input.weight *= torch.from_numpy(norms).float()
+        assert torch.allclose(kept(NODES), plain(NODES), atol=1e-5)
+        assert torch.allclose(kept.embed(NODES), plain.embed(NODES), atol=1e-5)
+    lam = np.linspace(0, 2, 5)
+    assert np.allclose(kept.token_response(lam, 3), norms[3] * plain.token_response(lam, 3))
+    kept.accumulate(NODES, sum_of_squares)
+    plain.accumulate(NODES, sum_of_squares)
+    ours, theirs = kept.input.weight.grad, plain.input.weight.grad
+    assert ours is not None
+    assert theirs is not None
+    assert torch.allclose(ours, theirs * torch.from_numpy(norms).float(), rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("name", TOKEN_MODELS)
 def test_models_on_tokens_stream_them(name: str, tmp_path: Path) -> None:
     """Tokens on disk give what tokens in memory give, in training, prediction and in what a filter says of itself."""

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from polyformer.baselines.token_filters import TokenFilterModel, TokenFilterSettings
 from polyformer.bases import FixedBasis
-from polyformer.models.contract import bound
 from polyformer.settings import setting
 
 __all__ = ["UniFilterModel", "UniFilterSettings"]
@@ -42,5 +41,4 @@ class UniFilterModel(TokenFilterModel):
         coefficients = self.coefficients.detach().cpu().numpy()
         if isinstance(self.basis, FixedBasis):
             return coefficients[None] @ self.basis.response(np.asarray(lam, np.float64), self.order)
-        recurrence = bound(self.recurrence)
-        return np.stack([coefficients @ recurrence.response(lam, c) for c in range(self.in_channels)])
+        return np.stack([coefficients @ self.token_response(lam, c) for c in range(self.in_channels)])

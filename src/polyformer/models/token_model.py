@@ -38,6 +38,9 @@ class TokenSettings:
     basis: str | dict[str, Any] = setting("chebyshev", "polynomial basis of the tokens; see `polyformer bases`")
     order: int = setting(10, "K: tokens g_0, …, g_K of every node")
     self_loops: bool = setting(False, "use the operator of A + I")
+    keep_norms: bool = setting(
+        False, "optimal basis: tokens with the norms of their feature columns, not 1; for a few dense features"
+    )
     hidden_channels: int = setting(128, "width inside the model")
     token_route: Literal["auto", "stored", "streamed", "projected"] = setting(
         "auto",
@@ -69,6 +72,7 @@ class TokenModel(NodeModel):
         self.recurrence: Recurrence | None = None
         self._nodes: Sequence[int] | np.ndarray = range(0)
         self._input: TokenInput | None = None
+        self._norms: Tensor | None = None
 
     @property
     @abstractmethod
@@ -98,7 +102,7 @@ class TokenModel(NodeModel):
             operator = Operator(needs.graph, self.settings.self_loops)
             self._input = ProjectedInput(operator, needs.graph.features, self.basis, self.order)
         else:
-            self._input, self.recurrence = bind_tokens(needs, progress)
+            self._attach(*bind_tokens(needs, progress))
             self.route = "streamed" if isinstance(self._input, StreamedInput) else "stored"
         self._nodes = range(graph.num_nodes) if workload.own_nodes is None else workload.own_nodes
 
@@ -109,9 +113,19 @@ class TokenModel(NodeModel):
 
     def bind_stored(self, stored: StoredTokens, memory: int) -> None:
         """Attach a token directory that was checked, without its graph: for a process that predicts some rows."""
-        self._input, self.recurrence = StreamedInput(stored, memory), stored.recurrence
+        self._attach(StreamedInput(stored, memory), stored.recurrence)
         self.route = "streamed"
         self._nodes = range(len(stored)) if stored.nodes is None else stored.nodes
+
+    def _attach(self, source: TokenInput, recurrence: Recurrence | None) -> None:
+        self._input, self.recurrence, self._norms = source, recurrence, None
+        if self.settings.keep_norms and recurrence is not None:
+            self._norms = torch.from_numpy(recurrence.norm.astype(np.float32))
+
+    def _rows(self, source: RowInput, nodes: Tensor) -> Tensor:
+        """Tokens as the first layer takes them: (B,) -> (B, K+1, d)."""
+        tokens = source.rows(nodes, self.input.weight)
+        return tokens if self._norms is None else tokens * self._norms.to(tokens)
 
     @property
     def nodes(self) -> Tensor:
@@ -137,7 +151,7 @@ class TokenModel(NodeModel):
             return self._in_slices(self.encode, self.encode_tokens, nodes)
         source = bound(self._input)
         if isinstance(source, RowInput):
-            return self.encode_tokens(source.rows(nodes, self.input.weight))
+            return self.encode_tokens(self._rows(source, nodes))
         return self.encode(self.embed(nodes))
 
     def shuffle(self, nodes: Tensor, random: np.random.Generator) -> Iterator[Tensor]:
@@ -166,7 +180,10 @@ class TokenModel(NodeModel):
 
     def embed(self, nodes: Tensor) -> Tensor:
         """The first layer's output: (B,) -> (B, K+1, hidden)."""
-        return bound(self._input).embed(nodes, self.input)
+        source = bound(self._input)
+        return (
+            self.input(self._rows(source, nodes)) if isinstance(source, RowInput) else source.embed(nodes, self.input)
+        )
 
     def from_tokens(self, compute: Callable[[Tensor], Tensor], nodes: Tensor) -> Tensor:
         """``compute`` on the first layer's output of the nodes, where nothing is kept for a gradient."""
@@ -186,7 +203,7 @@ class TokenModel(NodeModel):
         results: Tensor | None = None
         with contextlib.closing(self.ahead(nodes, iter(source.sort(nodes).split(ROWS_PER_SLICE)))) as slices:
             for positions in slices:
-                values = from_tokens(source.rows(nodes[positions], self.input.weight))
+                values = from_tokens(self._rows(source, nodes[positions]))
                 if results is None:
                     results = values.new_empty((len(nodes), *values.shape[1:]))
                 results[positions] = values
@@ -203,7 +220,8 @@ class TokenModel(NodeModel):
                 f"'channel' must lie in 0..{self.in_channels - 1} for the optimal basis, which differs by feature "
                 f"column. Got {channel}."
             )
-        return bound(self.recurrence).response(lam, channel)
+        response = bound(self.recurrence).response(lam, channel)
+        return response if self._norms is None else response * float(self._norms[channel])
 
     def describe(self) -> dict[str, Any]:
         about: dict[str, Any] = {"token_route": self.route}
