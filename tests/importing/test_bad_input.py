@@ -194,6 +194,11 @@ def test_bad_arrays(tmp_path: Path) -> None:
     ):  # fmt: skip
         np.savez(tmp_path / "a.npz", **arrays)
         refuse(tmp_path / "a.npz", message, InvalidData)
+    huge = np.array([[0, 1], [1, 2**63]], np.uint64)
+    np.savez(tmp_path / "a.npz", edges=huge)
+    np.save(tmp_path / "a.npy", huge)
+    for name in ("a.npz", "a.npy"):
+        refuse(tmp_path / name, r"must be below 2\^63\. Got 9223372036854775808", InvalidData)
     sp.save_npz(tmp_path / "a.npz", sp.random(3, 4, 0.5, "csr"))
     refuse(tmp_path / "a.npz", r"must be square", InvalidData)
     torch.save({"x": torch.ones(3, 2)}, tmp_path / "a.pt")
