@@ -126,6 +126,12 @@ def test_results_do_not_depend_on_the_number_of_threads(threads: int) -> None:
         assert torch.equal(one, other)
 
 
+def test_a_bias_that_is_not_contiguous() -> None:
+    x, bias = torch.randn(3, 5, 4), torch.randn(3, 1, 8)[:, :, ::2]
+    for _ in range(3):
+        assert torch.equal(bias_relu(x.clone(), bias), (x + bias).relu())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_dropout_alone(dtype: torch.dtype) -> None:
     torch.manual_seed(1)

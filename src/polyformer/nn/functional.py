@@ -78,6 +78,7 @@ def _draw_seed() -> int:
 
 
 def _address(tensor: Tensor | None) -> ctypes.c_void_p | None:
+    """Where a tensor's numbers are; it must have a name that outlives the call, as no reference is kept here."""
     return None if tensor is None else ctypes.c_void_p(tensor.data_ptr())
 
 
@@ -156,8 +157,8 @@ class _BiasReLU(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
         library = native_library()
         assert library is not None
-        ctx.sizes = tuple(map(ctypes.c_int64, x.shape))
-        library.polyformer_bias_relu(*ctx.sizes, _address(bias.contiguous()), _address(x), ctypes.c_int(num_threads()))
+        ctx.sizes, bias = tuple(map(ctypes.c_int64, x.shape)), bias.contiguous()
+        library.polyformer_bias_relu(*ctx.sizes, _address(bias), _address(x), ctypes.c_int(num_threads()))
         ctx.mark_dirty(x)
         ctx.save_for_backward(x)
         return x
