@@ -132,6 +132,21 @@ def test_a_bias_that_is_not_contiguous() -> None:
         assert torch.equal(bias_relu(x.clone(), bias), (x + bias).relu())
 
 
+@pytest.mark.parametrize("name", ["attention", "dropout", "bias_relu"])
+def test_second_derivatives_are_refused(name: str) -> None:
+    """Of attention, even where the gradient that comes in is a constant: its own gradient depends on the input."""
+    query_key, values, bias = (tensor.requires_grad_() for tensor in inputs(3, 4, 2, 5, 5))
+    wide = torch.randn(3, 1, 10, requires_grad=True)
+    loss, leaf = {
+        "attention": (lambda: poly_attention(query_key, values, bias, 0.4).sum(), query_key),
+        "dropout": (lambda: (add_dropout(values, values * 2, 0.5, training=True) ** 2).sum(), values),
+        "bias_relu": (lambda: (bias_relu(query_key[:, :, :10] * 1, wide) ** 2).sum(), wide),
+    }[name]
+    (gradient,) = torch.autograd.grad(loss(), leaf, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        (gradient**2).sum().backward()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_dropout_alone(dtype: torch.dtype) -> None:
     torch.manual_seed(1)
