@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -100,6 +102,41 @@ def test_from_pyg_and_networkx() -> None:
 def test_bad_input(build, message: str) -> None:
     with pytest.raises(InvalidData, match=message):
         build()
+
+
+def damaged_matrix(form: str) -> Any:
+    """Of shape (3, 3), with an index or a pointer that leads far out of it."""
+    matrix = sp.csr_matrix(np.eye(3, dtype=np.float32)).asformat(form.split()[0])
+    (matrix.col if form == "coo" else matrix.indptr if form == "csr pointers" else matrix.indices)[1] = 10**8
+    return matrix
+
+
+@pytest.mark.parametrize("form", ["csr", "csr pointers", "csc", "coo", "bsr"])
+def test_sparse_matrices_that_point_out_of_themselves(tmp_path: Path, form: str) -> None:
+    with pytest.raises(InvalidData, match="'adjacency' must be a valid sparse matrix"):
+        Graph(damaged_matrix(form))
+    with pytest.raises(InvalidData, match="'features' must be a valid sparse matrix"):
+        Graph([[0], [1]], damaged_matrix(form))
+    with pytest.raises(InvalidData, match="'features' must be a valid sparse matrix"):
+        Graph.from_csr(np.array([0, 1, 2, 2]), np.array([1, 0], np.int32), features=damaged_matrix("csr"))
+    graph = Graph([[0], [1]], sp.csr_matrix(np.eye(3)))
+    graph.save(tmp_path / "graph")
+    sp.save_npz(tmp_path / "graph" / "features.npz", damaged_matrix(form))
+    manifest = json.loads((tmp_path / "graph" / "manifest.json").read_text())
+    (tmp_path / "graph" / "manifest.json").write_text(json.dumps({**manifest, "samples": {}}))
+    with pytest.raises(FileCorrupt, match=r"features\.npz' cannot be read"):
+        Graph.load(tmp_path / "graph")
+
+
+def test_sparse_tensors_that_point_out_of_themselves() -> None:
+    values = torch.ones(2)
+    csr = torch.sparse_csr_tensor(torch.tensor([0, 1, 2]), torch.tensor([0, 1]), values, (2, 2))
+    csr.crow_indices()[1] = 10**8
+    coo = torch.sparse_coo_tensor(torch.tensor([[0, 1], [0, 1]]), values, (2, 2))
+    coo._indices()[1, 1] = 10**8
+    for tensor in (csr, coo):
+        with pytest.raises(InvalidData, match="'features' must be a valid sparse matrix"):
+            Graph([[0], [1]], tensor)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -21,6 +21,7 @@ from polyformer.graph_checks import (
     check_weights,
     count_nodes,
     edges_of_adjacency,
+    validate_sparse,
 )
 
 __all__ = ["ARRAY_FILES", "FORMAT", "Graph"]
@@ -308,6 +309,8 @@ def _map(path: Path) -> np.ndarray:
 
 def _load_sparse(path: Path) -> sp.csr_matrix:
     try:
-        return sp.csr_matrix(sp.load_npz(path))
+        matrix = sp.load_npz(path)
+        validate_sparse(matrix)
+        return sp.csr_matrix(matrix)
     except Exception as error:  # zip, key, value and OS errors alike mean that the file is not what it was
         raise FileCorrupt(f"'{path}' cannot be read ({error}). Restore it from a copy or make it again.") from None

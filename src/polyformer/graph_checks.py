@@ -19,6 +19,7 @@ __all__ = [
     "count_nodes",
     "edges_of_adjacency",
     "to_numpy",
+    "validate_sparse",
 ]
 
 Features: TypeAlias = "np.ndarray | sp.csr_matrix"
@@ -42,6 +43,25 @@ def to_numpy(values: Any, name: str) -> np.ndarray:
     return array
 
 
+def validate_sparse(matrix: Any) -> None:
+    """See that a scipy matrix points only into itself, as scipy takes for granted; a ValueError says what is wrong."""
+    if hasattr(matrix, "check_format"):
+        matrix.check_format(full_check=True)
+    elif matrix.format == "coo":
+        for ends, size in zip((matrix.row, matrix.col), matrix.shape, strict=True):
+            if len(ends) != len(matrix.data) or np.any((ends < 0) | (ends >= size)):
+                raise ValueError(f"its indices must lie in 0..{size - 1}, one for each of {len(matrix.data)} values")
+
+
+def _check_sparse(matrix: Any, name: str) -> None:
+    try:
+        validate_sparse(matrix)
+    except ValueError as error:
+        raise InvalidData(
+            f"'{name}' must be a valid sparse matrix. Got a damaged one ({error}). Build it again."
+        ) from None
+
+
 def edges_of_adjacency(
     adjacency: Any, edge_weight: Any, num_nodes: int | None
 ) -> tuple[np.ndarray, np.ndarray | None, int]:
@@ -56,6 +76,7 @@ def edges_of_adjacency(
         raise InvalidData(
             f"'num_nodes' must be {adjacency.shape[0]}, the size of the adjacency matrix. Got {num_nodes}."
         )
+    _check_sparse(adjacency, "adjacency")
     coo = adjacency.tocoo()
     values = None if np.all(coo.data == 1) else coo.data
     return np.stack([coo.row, coo.col]), values, int(adjacency.shape[0])
@@ -81,9 +102,9 @@ def check_features(features: Any) -> Features | None:
     if features is None:
         return None
     if getattr(features, "is_sparse", False) or "sparse" in str(getattr(features, "layout", "")):
-        coo = features.detach().cpu().to_sparse_coo().coalesce()
-        features = sp.csr_matrix((coo.values().numpy(), coo.indices().numpy()), shape=tuple(coo.shape))
+        features = _from_sparse_tensor(features)
     if sp.issparse(features):
+        _check_sparse(features, "features")
         matrix = sp.csr_matrix(features, dtype=np.float32)
         matrix.sum_duplicates()
         wrong = np.flatnonzero(~np.isfinite(matrix.data))
@@ -105,6 +126,25 @@ def check_features(features: Any) -> Features | None:
             row, column = int(bad[0][0]) + start, int(bad[0][1])
             _refuse_feature(array[row, column], row, column)
     return array
+
+
+def _from_sparse_tensor(tensor: Any) -> Any:
+    """A sparse torch matrix as a scipy one; its indices are not checked yet."""
+    try:
+        if str(tensor.layout) == "torch.sparse_csr":
+            parts = tuple(
+                to_numpy(part, "features") for part in (tensor.values(), tensor.col_indices(), tensor.crow_indices())
+            )
+            return sp.csr_matrix(parts, shape=tuple(tensor.shape))
+        coo = tensor.detach().cpu().to_sparse_coo().coalesce()
+        return sp.coo_matrix(
+            (to_numpy(coo.values(), "features"), to_numpy(coo.indices(), "features")), shape=tuple(coo.shape)
+        )
+    except InvalidData:
+        raise
+    except (ValueError, TypeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise InvalidData(f"'features' must be a valid sparse matrix. Got a tensor that is none ({reason}).") from None
 
 
 def _refuse_feature(value: Any, row: int, column: int) -> None:
@@ -171,6 +211,8 @@ def check_csr(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | Non
         raise InvalidData(f"There must be {len(indices)} weights, one per entry. Got {weights.shape}.")
     if features is not None and features.shape[0] != num_nodes:
         raise InvalidData(f"'features' must have one row per node, {num_nodes} in all. Got {features.shape[0]} rows.")
+    if sp.issparse(features):
+        _check_sparse(features, "features")
 
 
 def _rises(indptr: np.ndarray, last: int) -> bool:

@@ -201,6 +201,10 @@ def test_bad_arrays(tmp_path: Path) -> None:
         refuse(tmp_path / name, r"must be below 2\^63\. Got 9223372036854775808", InvalidData)
     sp.save_npz(tmp_path / "a.npz", sp.random(3, 4, 0.5, "csr"))
     refuse(tmp_path / "a.npz", r"must be square", InvalidData)
+    matrix = sp.csr_matrix(np.eye(3))
+    matrix.indices[1] = 10**8
+    sp.save_npz(tmp_path / "a.npz", matrix)
+    refuse(tmp_path / "a.npz", r"a\.npz' cannot be read \(.*indices", FileCorrupt)
     torch.save({"x": torch.ones(3, 2)}, tmp_path / "a.pt")
     refuse(tmp_path / "a.pt", r"holds no edge_index", InvalidData)
     (tmp_path / "a.i32").write_bytes(b"1234567")

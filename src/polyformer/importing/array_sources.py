@@ -12,7 +12,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
-from polyformer.graph_checks import to_numpy
+from polyformer.graph_checks import to_numpy, validate_sparse
 from polyformer.importing.edges import ArrayEdges
 from polyformer.importing.features import ArrayFeatures
 from polyformer.importing.identifiers import DenseIds
@@ -52,7 +52,9 @@ def read_npz(path: Path, options: ImportOptions) -> Source:
 
 
 def _from_scipy(path: Path, options: ImportOptions) -> Source:
-    matrix = sp.load_npz(path).tocoo()
+    matrix = sp.load_npz(path)
+    validate_sparse(matrix)
+    matrix = matrix.tocoo()
     if matrix.shape[0] != matrix.shape[1]:
         raise InvalidData(f"The adjacency matrix in '{path}' must be square. Got shape {matrix.shape}.")
     weights = None if options.weight_column == "" or np.all(matrix.data == 1) else matrix.data
