@@ -12,6 +12,7 @@ import torch
 
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData, OutputExists
 from polyformer.graph import Graph
+from polyformer.tokens import compute_tokens
 
 
 def test_edges_are_symmetrised_merged_and_loops_dropped() -> None:
@@ -104,6 +105,37 @@ def test_bad_input(build, message: str) -> None:
         build()
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, ">f4"])
+def test_csr_arrays_of_any_layout(dtype: Any) -> None:
+    graph = Graph([[0, 1, 1], [1, 2, 3]], np.eye(4), edge_weight=[0.5, 2.0, 1.0])
+    strided = [
+        np.stack([array, array], 1)[:, 0] for array in (graph.indptr, graph.indices, graph.weights.astype(dtype))
+    ]
+    wrapped = Graph.from_csr(*strided, graph.features)
+    assert wrapped.fingerprint == graph.fingerprint
+    assert np.array_equal(compute_tokens(wrapped, order=3), compute_tokens(graph, order=3))
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
+def test_csr_weights_are_checked(tmp_path: Path, weight: float) -> None:
+    graph = Graph([[0], [1]], edge_weight=[1.0])
+    wrong = np.array([1.0, weight], np.float32)
+    with pytest.raises(InvalidData, match=f"finite and not negative. Got {weight} for entry 1"):
+        Graph.from_csr(graph.indptr, graph.indices, wrong)
+    for values in (wrong, np.ones(2)):
+        graph.save(tmp_path / values.dtype.name)
+        np.save(tmp_path / values.dtype.name / "weights.npy", values)
+        forget_samples(tmp_path / values.dtype.name)
+        with pytest.raises(FileCorrupt, match="is damaged"):
+            Graph.load(tmp_path / values.dtype.name)
+
+
+def forget_samples(folder: Path) -> None:
+    """Let a changed file pass the first look."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "samples": {}}))
+
+
 def damaged_matrix(form: str) -> Any:
     """Of shape (3, 3), with an index or a pointer that leads far out of it."""
     matrix = sp.csr_matrix(np.eye(3, dtype=np.float32)).asformat(form.split()[0])
@@ -122,8 +154,7 @@ def test_sparse_matrices_that_point_out_of_themselves(tmp_path: Path, form: str)
     graph = Graph([[0], [1]], sp.csr_matrix(np.eye(3)))
     graph.save(tmp_path / "graph")
     sp.save_npz(tmp_path / "graph" / "features.npz", damaged_matrix(form))
-    manifest = json.loads((tmp_path / "graph" / "manifest.json").read_text())
-    (tmp_path / "graph" / "manifest.json").write_text(json.dumps({**manifest, "samples": {}}))
+    forget_samples(tmp_path / "graph")
     with pytest.raises(FileCorrupt, match=r"features\.npz' cannot be read"):
         Graph.load(tmp_path / "graph")
 
@@ -193,9 +224,8 @@ def test_damaged_directory(tmp_path, damage: str) -> None:
     elif damage == "out of range":
         np.save(folder / "indices.npy", np.array([1, 0, 2, 7], np.int32))
     else:  # a byte that no sample covers: only the whole hash tells
-        manifest = json.loads((folder / "manifest.json").read_text())
         np.save(folder / "features.npy", np.full((3, 3), 2.0, np.float32))
-        (folder / "manifest.json").write_text(json.dumps({**manifest, "samples": {}}))
+        forget_samples(folder)
         verify = True
     with pytest.raises(FileCorrupt):
         Graph.load(folder, verify=verify)

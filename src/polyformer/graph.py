@@ -83,9 +83,13 @@ class Graph:
         weights: np.ndarray | None = None,
         features: Features | None = None,
     ) -> Graph:
-        """Wrap arrays that already are a symmetric CSR pattern without self-loops or repeats (not checked for that)."""
+        """Wrap arrays that already are a symmetric CSR pattern without self-loops or repeats (not checked for that).
+
+        Arrays with gaps between their entries are copied, and weights that are not float32.
+        """
         graph = cls.__new__(cls)
-        graph.indptr, graph.indices, graph.weights = indptr, indices, weights
+        graph.indptr, graph.indices = (np.asanyarray(array, order="C") for array in (indptr, indices))
+        graph.weights = None if weights is None else np.asanyarray(weights, np.float32, order="C")
         graph.features = features
         check_csr(graph.indptr, graph.indices, graph.weights, graph.features)
         return graph

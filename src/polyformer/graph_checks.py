@@ -190,7 +190,7 @@ def check_weights(edge_weight: Any, num_edges: int) -> np.ndarray | None:
 
 
 def check_csr(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None, features: Features | None) -> None:
-    """What memory safety of the native kernel rests on."""
+    """What memory safety of the native kernel, and finite tokens, rest on."""
     num_nodes = len(indptr) - 1
     if (
         indptr.dtype != np.int64
@@ -202,17 +202,30 @@ def check_csr(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | Non
         raise InvalidData(
             f"A CSR pattern needs int64 row pointers and int32 columns. Got {indptr.dtype} and {indices.dtype}."
         )
+    if not (indptr.flags.c_contiguous and indices.flags.c_contiguous):
+        raise InvalidData("The arrays of a CSR pattern must be contiguous. Got strided ones. Copy them first.")
     if not _rises(indptr, len(indices)):
         raise InvalidData(f"Row pointers must rise from 0 to the number of entries, {len(indices)}. Got other values.")
     for _, piece in row_pieces(indices):
         if int(piece.min()) < 0 or int(piece.max()) >= num_nodes:
             raise InvalidData(f"Column ids must lie in 0..{num_nodes - 1}. Got {int(piece.min())}..{int(piece.max())}.")
-    if weights is not None and weights.shape != indices.shape:
-        raise InvalidData(f"There must be {len(indices)} weights, one per entry. Got {weights.shape}.")
+    if weights is not None:
+        _check_entry_weights(weights, len(indices))
     if features is not None and features.shape[0] != num_nodes:
         raise InvalidData(f"'features' must have one row per node, {num_nodes} in all. Got {features.shape[0]} rows.")
     if sp.issparse(features):
         _check_sparse(features, "features")
+
+
+def _check_entry_weights(weights: np.ndarray, num_entries: int) -> None:
+    if weights.shape != (num_entries,) or weights.dtype != np.float32:
+        raise InvalidData(
+            f"There must be {num_entries} float32 weights, one per entry. Got {weights.dtype} of shape {weights.shape}."
+        )
+    for start, piece in row_pieces(weights):
+        if not (float(piece.min()) >= 0 and float(piece.max()) < np.inf):
+            bad = int(np.flatnonzero(~(np.isfinite(piece) & (piece >= 0)))[0])
+            raise InvalidData(f"Weights must be finite and not negative. Got {piece[bad]} for entry {start + bad}.")
 
 
 def _rises(indptr: np.ndarray, last: int) -> bool:
