@@ -102,12 +102,13 @@ def test_pyg_weights_sparse_features_and_values(tmp_path: Path) -> None:
     assert (task.metric, task.protocol) == ("r2", "uniform")
 
 
-@pytest.mark.parametrize("form", ["edges.bin", "edges.i32", "rows.npy", "columns.npy", "fortran.npy"])
+@pytest.mark.parametrize("form", ["edges.bin", "edges.i32", "rows.npy", "columns.npy", "fortran.npy", "rows.NPY"])
 def test_raw_pairs(tmp_path: Path, form: str) -> None:
     pairs = EDGES.astype(np.int32)
     path = tmp_path / form
-    if path.suffix == ".npy":
-        np.save(path, {"rows": pairs, "columns": np.ascontiguousarray(pairs.T), "fortran": pairs.T}[path.stem])
+    if path.suffix.lower() == ".npy":
+        with path.open("wb") as file:
+            np.save(file, {"rows": pairs, "columns": np.ascontiguousarray(pairs.T), "fortran": pairs.T}[path.stem])
     else:
         np.ascontiguousarray(pairs.T).tofile(path)
     task = both_ways(path, tmp_path)

@@ -58,7 +58,7 @@ class RawPairs(EdgeReader):
 
 def _layout(path: Path) -> tuple[np.dtype, int, int, bool]:
     """Dtype, where the numbers start, how many edges, and whether the two ends of an edge stand side by side."""
-    if path.suffix != ".npy":
+    if path.suffix.lower() != ".npy":
         size = path.stat().st_size
         if size % 8:
             raise FileCorrupt(f"'{path}' must hold pairs of int32, so its size must divide by 8. Got {size} bytes.")
