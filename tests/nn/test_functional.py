@@ -54,10 +54,23 @@ def test_no_rows_give_no_gradient() -> None:
 
 def test_tanh_is_accurate_everywhere() -> None:
     """One token, one channel, weight one: the output is tanh of the product."""
-    x = torch.cat([torch.linspace(-12, 12, 20001), torch.logspace(-30, 1, 500), torch.tensor([0.0, -0.0, 1e30, -1e30])])
+    special = torch.tensor([0.0, -0.0, 1e30, -1e30, torch.inf, -torch.inf, torch.nan, -torch.nan])
+    x = torch.cat([torch.linspace(-12, 12, 20001), torch.logspace(-30, 1, 500), special])
     query_key = torch.stack([x, torch.ones_like(x)], dim=1)[None]
     out = poly_attention(query_key, torch.ones(len(x), 1, 1), torch.ones(1, 1), factor=1.0)
-    assert torch.allclose(out[:, 0, 0].double(), x.double().tanh(), rtol=3e-7, atol=1e-37)
+    assert torch.allclose(out[:, 0, 0].double(), x.double().tanh(), rtol=3e-7, atol=1e-37, equal_nan=True)
+
+
+def test_relu_keeps_nan() -> None:
+    x = torch.tensor([torch.nan, -torch.nan, torch.inf, -torch.inf, 0.0, -1.0, 2.0] * 3).view(3, 1, 7)
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        leaf, bias = x.clone().to(dtype).requires_grad_(), torch.zeros(3, 1, 7, dtype=dtype, requires_grad=True)
+        out = bias_relu(leaf * 1, bias)
+        out.backward(torch.ones_like(out))
+        results.append([tensor.double() for tensor in (out.detach(), leaf.grad, bias.grad)])
+    for ours, theirs in zip(*results, strict=True):
+        assert torch.allclose(ours, theirs, equal_nan=True)
 
 
 def test_dropped_weights_are_the_same_in_forward_and_backward() -> None:
