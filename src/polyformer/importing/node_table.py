@@ -61,6 +61,7 @@ class NodeTable:
         names = self._feature_names(roles)
         self.types = {column: pa.string() for column in roles}
         self.types[self.id_column] = pa.int64() if self.kind == "integer" else pa.string()
+        self.types |= self._feature_types(names)
         maybe = [name for name in names if self._may_be_category(name)]
         lists = [name for name in names if _is_list(self.table.schema.field(name).type)]
         held: dict[str, list[Any]] = {name: [] for name in roles}
@@ -91,6 +92,17 @@ class NodeTable:
             if name not in names:
                 raise InvalidData(f"'{self.name}' has no column '{name}'. Its columns are: {', '.join(names[:20])}.")
         return list(self.options.features)
+
+    def _feature_types(self, names: list[str]) -> dict[str, Any]:
+        """Types in which a CSV's columns hold whatever may follow: whole numbers at the top, fractions further down."""
+        types = {}
+        for name in names if isinstance(self.table, CsvTable) else ():
+            kind = self.table.schema.field(name).type
+            if _is_string(kind):
+                types[name] = pa.string()
+            elif pa.types.is_integer(kind) and name not in self.options.categories:
+                types[name] = pa.float64()
+        return types
 
     def _may_be_category(self, name: str) -> bool:
         kind = self.table.schema.field(name).type
