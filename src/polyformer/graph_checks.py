@@ -31,7 +31,7 @@ _ROWS_PER_CHECK = 1 << 16
 def to_numpy(values: Any, name: str) -> np.ndarray:
     """Accept what numpy understands and torch tensors."""
     if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
+        values = _from_tensor(values, name)
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -41,6 +41,16 @@ def to_numpy(values: Any, name: str) -> np.ndarray:
             f"'{name}' must hold numbers in a rectangular array. Got Python objects of mixed kinds or lengths."
         )
     return array
+
+
+def _from_tensor(tensor: Any, name: str) -> np.ndarray:
+    """A dense torch tensor as an array; bfloat16, which numpy has not, as float32."""
+    plain = tensor.detach().cpu()
+    try:
+        return np.asarray((plain.float() if str(plain.dtype) == "torch.bfloat16" else plain).numpy())
+    except (TypeError, RuntimeError):
+        kind = f"{tensor.dtype} of layout {tensor.layout}"
+        raise InvalidData(f"'{name}' must be a dense tensor of plain numbers. Got {kind}. Convert it first.") from None
 
 
 def validate_sparse(matrix: Any) -> None:

@@ -7,6 +7,7 @@ import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -102,6 +103,10 @@ def test_free_text_is_refused_with_a_hint(tmp_path: Path, example: Example) -> N
     [
         (pa.array([0, 1, 2]).cast(pa.timestamp("s")), r"cannot be a feature: it holds timestamp"),
         (pa.array([[1.0], [1.0, 2.0], [1.0]]), r"must all have 1 numbers\. Got 2 in row 2"),
+        (pa.array([[], [], []], pa.list_(pa.float32())), r"'extra' .* cannot be a feature: it is empty"),
+        (pa.array([None, [1.0], [1.0]]), r"must all have 1 numbers\. Got 0 in row 1"),
+        (pa.array([["a"], ["b"], ["c"]]), r"cannot be a feature: it holds list<.*string>"),
+        (pa.array([[[1.0]], [[2.0]], [[3.0]]]), r"cannot be a feature: it holds list<.*list<"),
     ],
 )
 def test_bad_feature_types(tmp_path: Path, column: pa.Array, message: str) -> None:
@@ -189,6 +194,7 @@ def test_bad_arrays(tmp_path: Path) -> None:
         ({"edges": edges, "node_features": np.full((3, 2), np.nan)}, r"finite numbers\. Got nan"),
         ({"edges": edges, "node_features": np.ones((3, 2)), "node_labels": np.ones(4, int)}, r"one row per node"),
         ({"edges": edges, "node_labels": np.ones((3, 2))}, r"one class or number per node"),
+        ({"edges": edges, "node_labels": np.array([0, 1, 2**63], np.uint64)}, r"below 2\^63\. Got 9223372036854775808"),
         ({"edges": edges * 9, "node_labels": np.arange(3)}, r"edges? names? ids that no node has; .*'9', '18'"),
         ({"edges": edges, "node_labels": np.arange(3), "train_masks": np.ones((2, 5), bool)}, r"one truth value"),
     ):  # fmt: skip
@@ -209,6 +215,34 @@ def test_bad_arrays(tmp_path: Path) -> None:
     refuse(tmp_path / "a.pt", r"holds no edge_index", InvalidData)
     (tmp_path / "a.i32").write_bytes(b"1234567")
     refuse(tmp_path / "a.i32", r"must divide by 8", FileCorrupt)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"num_nodes": "many"}, r"'num_nodes' of '.*' must be a whole number, 1 or more\. Got 'many'"),
+        ({"num_nodes": torch.tensor([3, 3])}, r"'num_nodes' of '.*' must be a whole number"),
+        ({"num_nodes": -3}, r"'num_nodes' of '.*' must be a whole number, 1 or more\. Got -3"),
+        ({"edge_index": torch.eye(2).to_sparse()}, r"'edge_index' must be a dense tensor .*sparse_coo"),
+        ({"y": torch.eye(3).to_sparse()}, r"'y' must be a dense tensor"),
+        ({"x": [[1.0], [2.0]]}, r"one row per node"),
+        ({"x": torch.tensor(1.0)}, r"'features' must have shape \(N, d\)"),
+        ({"y": torch.tensor(1)}, r"one class or number per node"),
+    ],
+)  # fmt: skip
+def test_bad_tensors(tmp_path: Path, content: dict[str, Any], message: str) -> None:
+    torch.save({"edge_index": torch.tensor([[0, 1], [1, 2]]), "num_nodes": 3} | content, tmp_path / "a.pt")
+    refuse(tmp_path / "a.pt", message, InvalidData)
+
+
+def test_tensors_that_are_not_asked_for_or_are_of_other_kinds(tmp_path: Path) -> None:
+    content = {"edge_index": torch.tensor([[0, 1], [1, 2]]), "x": torch.ones(3, 2, dtype=torch.bfloat16)}
+    torch.save(content | {"y": torch.tensor(1)}, tmp_path / "a.pt")
+    graph = open_source(tmp_path / "a.pt", ImportOptions(label_column="")).graph
+    assert np.array_equal(graph.features, np.ones((3, 2), np.float32))
+    torch.save(content | {"x": [[1.0], [2.0], [3.0]], "num_nodes": torch.tensor(3)}, tmp_path / "a.pt")
+    assert open_source(tmp_path / "a.pt").graph.num_features == 1
+    assert open_source(tmp_path / "a.pt", ImportOptions(features=())).graph.num_nodes == 3
 
 
 def test_a_pickle_that_is_no_torch_file(tmp_path: Path) -> None:
