@@ -249,6 +249,7 @@ def test_help_teaches(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (["tokens", BOARD, "--nodes", "some", "--out", "t"], 2, "'--nodes' must be all, labelled or a file"),
         (["tokens", BOARD, "--order", "-2", "--out", "t"], 2, "'order' must be a whole number, 0 or more. Got -2."),
+        (["tokens", BOARD, "--order", "100000", "--out", "t"], 2, "'order' must be at most 1,000. Got 100,000."),
         (["models", "polyforme"], 2, "Unknown model 'polyforme'. Did you mean 'polyformer'?"),
         (["trian"], 2, "No such command 'trian'"),
     ],
