@@ -231,6 +231,16 @@ def test_damaged_directory(tmp_path, damage: str) -> None:
         Graph.load(folder, verify=verify)
 
 
+@pytest.mark.parametrize("key", ["weighted", "features", "num_nodes", "fingerprint"])
+def test_a_manifest_without_a_key(tmp_path: Path, key: str) -> None:
+    Graph([[0, 1], [1, 2]], np.eye(3)).save(tmp_path / "graph")
+    manifest = json.loads((tmp_path / "graph" / "manifest.json").read_text())
+    del manifest[key]
+    (tmp_path / "graph" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(FileCorrupt, match=f"is damaged: it has no '{key}'"):
+        Graph.load(tmp_path / "graph")
+
+
 def test_no_directory(tmp_path) -> None:
     with pytest.raises(DataNotFound, match="no graph directory"):
         Graph.load(tmp_path / "nowhere")

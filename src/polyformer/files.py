@@ -28,6 +28,7 @@ __all__ = [
     "new_directory",
     "read_json",
     "reporting_io_errors",
+    "require_keys",
     "sync_directory",
     "try_lock",
     "write_json",
@@ -148,6 +149,16 @@ def read_json(path: Path, what: str) -> Any:
         raise FileCorrupt(
             f"'{path}' cannot be read as JSON ({error}). Restore it from a copy or make it again."
         ) from None
+
+
+def require_keys(content: Any, keys: Iterable[str], path: Path) -> dict[str, Any]:
+    """What was read from ``path``, an object with at least these keys; anything else is refused."""
+    if not isinstance(content, dict):
+        raise FileCorrupt(f"'{path}' is damaged: it holds no JSON object. Restore it from a copy or make it again.")
+    for key in keys:
+        if key not in content:
+            raise FileCorrupt(f"'{path}' is damaged: it has no '{key}'. Restore it from a copy or make it again.")
+    return content
 
 
 def file_samples(folder: Path, names: Iterable[str]) -> dict[str, str]:

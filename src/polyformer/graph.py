@@ -12,7 +12,15 @@ import scipy.sparse as sp
 
 from polyformer.arrays import RowReader, row_pieces, row_ranges
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
-from polyformer.files import array_digest, check_samples, file_samples, new_directory, read_json, write_json
+from polyformer.files import (
+    array_digest,
+    check_samples,
+    file_samples,
+    new_directory,
+    read_json,
+    require_keys,
+    write_json,
+)
 from polyformer.graph_checks import (
     Features,
     check_csr,
@@ -28,6 +36,7 @@ __all__ = ["ARRAY_FILES", "FORMAT", "Graph"]
 
 FORMAT = 1
 ARRAY_FILES = ("indptr.npy", "indices.npy", "weights.npy", "features.npy", "features.npz")
+_MANIFEST_KEYS = ("num_nodes", "num_entries", "num_features", "weighted", "features", "structure", "fingerprint")
 
 
 class Graph:
@@ -233,6 +242,7 @@ class Graph:
             raise FileCorrupt(
                 f"'{folder}' is not a graph directory of format {FORMAT}. Make it again with this version."
             )
+        require_keys(manifest, _MANIFEST_KEYS, folder / "manifest.json")
         check_samples(folder, manifest.get("samples", {}))
         graph = cls.__new__(cls)
         graph.indptr, graph.indices = _map(folder / "indptr.npy"), _map(folder / "indices.npy")

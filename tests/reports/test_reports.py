@@ -163,6 +163,32 @@ def test_a_run_that_is_not_finished_or_of_another_version(trained: Path, tmp_pat
         gather(tmp_path / "nothing")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", {"model": None}, "config.json' is damaged: it has no 'model'"),
+        ("config.json", {"settings": [1]}, "config.json' is damaged: it holds no JSON object"),
+        ("config.json", {"task": {}}, "config.json' is damaged: it has no 'name'"),
+        ("result.json", [1], "result.json' is damaged: it holds no JSON object"),
+        ("result.json", {"epochs": None}, "result.json' is damaged: it has no 'epochs'"),
+        ("metrics.jsonl", {"epoch": 1}, "metrics.jsonl' is damaged: it has no 'loss'"),
+        ("metrics.jsonl", 7, "metrics.jsonl' is damaged: it holds no JSON object"),
+    ],
+)
+def test_damaged_records(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: Any, message: str
+) -> None:
+    """Keys of ``content`` replace those of the file, those with None are taken out; a list or number replaces it."""
+    shutil.copytree(trained, tmp_path / "run")
+    path = tmp_path / "run" / name
+    if isinstance(content, dict) and name != "metrics.jsonl":
+        gone = [key for key, value in content.items() if value is None]
+        content = {key: value for key, value in (json.loads(path.read_text()) | content).items() if key not in gone}
+    path.write_text(json.dumps(content))
+    assert run("report", tmp_path / "run", "--out", tmp_path / "r.html") == 2
+    assert message in capsys.readouterr().err
+
+
 def test_train_ends_with_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = [option for option in FAST if option != "--no-report"]
     assert run("train", BOARD, "--out", tmp_path / "run", *options) == 0
