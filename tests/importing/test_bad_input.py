@@ -37,6 +37,7 @@ TABLES: dict[str, tuple[str, str, str]] = {
     "one unknown id": (EDGES + "a,z\n", NODES, r"1 edge names ids"),
     "repeated id": (EDGES, NODES + "a,x,,1\n", r"has the node id 'a' twice, in rows 1 and 4\. Keep"),
     "conflicting id": (EDGES, NODES + "a,y,,1\n", r"twice, in rows 1 and 4 with different labels, 'x' and 'y'"),
+    "long id": (EDGES, NODES + "x" * 1001 + ",x,,1\n", r"at most 1,000 characters\. Got one of 1,001 .* 'xxx"),
     "missing id": (EDGES, NODES + ",x,,1\n", r"Row 4 of 'nodes.csv' has no id"),
     "missing end": (EDGES + "a,\n", NODES, r"Row 4 of 'edges.csv' has no id in its column 'target'"),
     "ragged edges": (EDGES + "a,b,c\n", NODES, r"'.*edges.csv' cannot be read as a table: .*Expected 2 columns, got 3"),
@@ -86,6 +87,11 @@ def test_bad_tables(tmp_path: Path, name: str) -> None:
     (folder / "edges.csv").write_text(edges)
     (folder / "nodes.csv").write_text(nodes)
     refuse(folder, message, InvalidData)
+
+
+def test_long_ids_of_edges_alone(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text(EDGES + "a," + "z" * 2000 + "\n")
+    refuse(tmp_path / "edges.csv", r"Got one of 2,000 that begins with 'zzz", InvalidData)
 
 
 def test_free_text_is_refused_with_a_hint(tmp_path: Path, example: Example) -> None:
