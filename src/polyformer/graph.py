@@ -32,10 +32,10 @@ from polyformer.graph_checks import (
     validate_sparse,
 )
 
-__all__ = ["ARRAY_FILES", "FORMAT", "Graph"]
+__all__ = ["FORMAT", "Graph", "describe_arrays"]
 
 FORMAT = 1
-ARRAY_FILES = ("indptr.npy", "indices.npy", "weights.npy", "features.npy", "features.npz")
+_ARRAY_FILES = ("indptr.npy", "indices.npy", "weights.npy", "features.npy", "features.npz")
 _MANIFEST_KEYS = ("num_nodes", "num_entries", "num_features", "weighted", "features", "structure", "fingerprint")
 
 
@@ -210,21 +210,8 @@ class Graph:
             np.save(folder / "features.npy", self.features)
         elif self.features is not None:
             sp.save_npz(folder / "features.npz", self.features, compressed=False)
-        return {
-            "format": FORMAT,
-            "kind": "graph",
-            "num_nodes": self.num_nodes,
-            "num_edges": self.num_edges,
-            "num_entries": len(self.indices),
-            "num_features": self.num_features,
-            "weighted": self.weights is not None,
-            "features": None
-            if self.features is None
-            else ("dense" if isinstance(self.features, np.ndarray) else "sparse"),
-            "structure": self.structure_fingerprint,
-            "fingerprint": self.fingerprint,
-            "samples": file_samples(folder, ARRAY_FILES),
-        }
+        sizes = (self.num_nodes, len(self.indices), self.num_features)
+        return describe_arrays(folder, *sizes, self.structure_fingerprint, self.fingerprint)
 
     @classmethod
     def load(cls, directory: str | Path, *, verify: bool = False) -> Graph:
@@ -270,6 +257,26 @@ class Graph:
         return (
             f"Graph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, num_features={self.num_features}{weighted})"
         )
+
+
+def describe_arrays(
+    folder: Path, num_nodes: int, num_entries: int, num_features: int, structure: str, fingerprint: str
+) -> dict[str, Any]:
+    """The manifest of the arrays that stand in ``folder``, from their sizes and hashes."""
+    dense, sparse = ((folder / f"features.{ending}").exists() for ending in ("npy", "npz"))
+    return {
+        "format": FORMAT,
+        "kind": "graph",
+        "num_nodes": num_nodes,
+        "num_edges": num_entries // 2,
+        "num_entries": num_entries,
+        "num_features": num_features,
+        "weighted": (folder / "weights.npy").exists(),
+        "features": "dense" if dense else "sparse" if sparse else None,
+        "structure": structure,
+        "fingerprint": fingerprint,
+        "samples": file_samples(folder, _ARRAY_FILES),
+    }
 
 
 def _symmetric_csr(
