@@ -7,6 +7,7 @@ import errno
 import hashlib
 import io
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -25,6 +26,7 @@ __all__ = [
     "check_samples",
     "existing_folder",
     "file_samples",
+    "finite",
     "new_directory",
     "read_json",
     "reporting_io_errors",
@@ -124,10 +126,20 @@ def try_lock(file: IO[bytes]) -> bool:
     return True
 
 
+def finite(value: float | None) -> float | None:
+    """A score as JSON can hold it: None where it is infinite or not a number.
+
+    >>> finite(0.5), finite(float("nan")), finite(None)
+    (0.5, None, None)
+    """
+    return value if value is not None and math.isfinite(value) else None
+
+
 def write_json(path: Path, content: Any) -> None:
-    """Write readable JSON, whole or not at all."""
+    """Write readable JSON, whole or not at all; numbers must be finite, as others cannot be read by every program."""
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
     with write_whole(path) as file:
-        file.write((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+        file.write(f"{text}\n".encode())
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

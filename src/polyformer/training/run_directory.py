@@ -13,6 +13,7 @@ from typing import Any
 
 from polyformer.errors import DataNotFound, FileCorrupt, OutputExists
 from polyformer.files import (
+    finite,
     new_directory,
     read_json,
     reporting_io_errors,
@@ -137,14 +138,14 @@ class RunDirectory:
             target.write(file.read_bytes())
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """Every epoch so far; a line that was cut off by a kill is left out."""
+        """Every epoch so far, with None for a score that is not a number; a line that a kill cut off is left out."""
         path = self.path / "metrics.jsonl"
         if not path.exists():
             return []
         records = []
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
-                record = json.loads(line)
+                record = json.loads(line, parse_constant=lambda _: None)
             except json.JSONDecodeError:
                 break
             records.append(require_keys(record, _EPOCH_KEYS, path))
@@ -165,7 +166,7 @@ class RunDirectory:
 
             def write(record: EpochRecord) -> None:
                 with reporting_io_errors("metrics", self.path):
-                    file.write(json.dumps(asdict(record)) + "\n")
+                    file.write(json.dumps(asdict(record) | {"val": finite(record.val)}) + "\n")
                     file.flush()
 
             yield write
