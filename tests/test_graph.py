@@ -10,9 +10,12 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from polyformer.bases import resolve_basis
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData, OutputExists
 from polyformer.graph import Graph
+from polyformer.importing import import_graph, open_source
 from polyformer.tokens import compute_tokens
+from tests.oracles import exact_tokens
 
 
 def test_edges_are_symmetrised_merged_and_loops_dropped() -> None:
@@ -128,6 +131,31 @@ def test_csr_weights_are_checked(tmp_path: Path, weight: float) -> None:
         forget_samples(tmp_path / values.dtype.name)
         with pytest.raises(FileCorrupt, match="is damaged"):
             Graph.load(tmp_path / values.dtype.name)
+
+
+@pytest.mark.parametrize("weight", [1e-39, 1e-44])
+def test_degrees_too_small_to_divide_by(tmp_path: Path, weight: float) -> None:
+    message = "must sum to 0 or to at least 1.18e-38. Got .* for node 0. Multiply all weights"
+    with pytest.raises(InvalidData, match=message):
+        Graph([[0], [1]], edge_weight=[weight])
+    graph = Graph([[0], [1]], edge_weight=[1.0])
+    with pytest.raises(InvalidData, match=message):
+        Graph.from_csr(graph.indptr, graph.indices, np.float32([weight, weight]))
+    (tmp_path / "edges.csv").write_text(f"source,target,weight\n0,1,{weight}\n")
+    for read in (lambda path: import_graph(path, tmp_path / "graph"), open_source):
+        with pytest.raises(InvalidData, match=message):
+            read(tmp_path / "edges.csv")
+
+
+def test_small_weights_and_degrees(kernel: str) -> None:
+    """The smallest degree that there may be, a tiny weight beside large ones, and a weight of zero."""
+    least = float(np.finfo(np.float32).tiny)
+    weights = [least, 1e-44, 1.0, 1.0, 0.0]
+    graph = Graph([[0, 2, 2, 3, 5], [1, 3, 4, 4, 6]], np.eye(7), edge_weight=weights)
+    for self_loops in (False, True):
+        tokens = compute_tokens(graph, order=4, self_loops=self_loops).numpy()
+        assert np.isfinite(tokens).all()
+        assert np.allclose(tokens, exact_tokens(graph, resolve_basis("chebyshev"), 4, self_loops), atol=1e-5)
 
 
 def forget_samples(folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polyformer.arrays import RowReader, row_pieces, row_ranges
+from polyformer.arrays import row_pieces
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
 from polyformer.files import (
     array_digest,
@@ -24,11 +24,13 @@ from polyformer.files import (
 from polyformer.graph_checks import (
     Features,
     check_csr,
+    check_degrees,
     check_edges,
     check_features,
     check_weights,
     count_nodes,
     edges_of_adjacency,
+    sum_rows,
     validate_sparse,
 )
 
@@ -83,6 +85,7 @@ class Graph:
         count = count_nodes(source, target, self.features, num_nodes)
         weights = check_weights(edge_weight, len(source))
         self.indptr, self.indices, self.weights = _symmetric_csr(source, target, weights, count)
+        check_degrees(self.indptr, self.weights)
 
     @classmethod
     def from_csr(
@@ -147,17 +150,7 @@ class Graph:
 
         Mapped arrays are read in pieces, and nothing is kept.
         """
-        degrees = np.empty(self.num_nodes)
-        values = self.indptr if self.weights is None else self.weights
-        with RowReader(self.indptr) as pointers, RowReader(values) as weights:
-            for start, stop in row_ranges(self.indptr, most_entries=1 << 22, most_rows=1 << 20):
-                begins = pointers.read(start, stop + 1)
-                np.subtract(begins[1:], begins[:-1], out=degrees[start:stop])
-                filled = np.flatnonzero(begins[1:] > begins[:-1])
-                if self.weights is not None and len(filled):
-                    entries = weights.read(int(begins[0]), int(begins[-1])).astype(np.float64)
-                    degrees[start + filled] = np.add.reduceat(entries, begins[filled] - begins[0])
-        return degrees
+        return sum_rows(self.indptr, self.weights)
 
     @cached_property
     def longest_row(self) -> int:

@@ -7,17 +7,19 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from polyformer.arrays import row_pieces
+from polyformer.arrays import RowReader, row_pieces, row_ranges
 from polyformer.errors import InvalidData
 
 __all__ = [
     "Features",
     "check_csr",
+    "check_degrees",
     "check_edges",
     "check_features",
     "check_weights",
     "count_nodes",
     "edges_of_adjacency",
+    "sum_rows",
     "to_numpy",
     "validate_sparse",
 ]
@@ -221,6 +223,7 @@ def check_csr(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | Non
             raise InvalidData(f"Column ids must lie in 0..{num_nodes - 1}. Got {int(piece.min())}..{int(piece.max())}.")
     if weights is not None:
         _check_entry_weights(weights, len(indices))
+        check_degrees(indptr, weights)
     if features is not None and features.shape[0] != num_nodes:
         raise InvalidData(f"'features' must have one row per node, {num_nodes} in all. Got {features.shape[0]} rows.")
     if sp.issparse(features):
@@ -236,6 +239,34 @@ def _check_entry_weights(weights: np.ndarray, num_entries: int) -> None:
         if not (float(piece.min()) >= 0 and float(piece.max()) < np.inf):
             bad = int(np.flatnonzero(~(np.isfinite(piece) & (piece >= 0)))[0])
             raise InvalidData(f"Weights must be finite and not negative. Got {piece[bad]} for entry {start + bad}.")
+
+
+def check_degrees(indptr: np.ndarray, weights: np.ndarray | None) -> None:
+    """Refuse degrees that are not zero but so small that their inverse, by which rows are scaled, is infinite."""
+    least = float(np.finfo(np.float32).tiny)
+    if weights is None or not any(np.any((piece > 0) & (piece < least)) for _, piece in row_pieces(weights)):
+        return
+    degrees = sum_rows(indptr, weights)
+    small = np.flatnonzero((degrees > 0) & (degrees < least))
+    if len(small):
+        raise InvalidData(
+            f"The weights of a node's edges must sum to 0 or to at least {least:.3g}. Got {degrees[small[0]]:.3g} for "
+            f"node {int(small[0])}. Multiply all weights by the same large number."
+        )
+
+
+def sum_rows(indptr: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """(N,) float64: the number of entries of each row, or the sum of their weights; mapped arrays are read in parts."""
+    sums = np.empty(len(indptr) - 1)
+    with RowReader(indptr) as pointers, RowReader(indptr if weights is None else weights) as values:
+        for start, stop in row_ranges(indptr, most_entries=1 << 22, most_rows=1 << 20):
+            begins = pointers.read(start, stop + 1)
+            np.subtract(begins[1:], begins[:-1], out=sums[start:stop])
+            filled = np.flatnonzero(begins[1:] > begins[:-1])
+            if weights is not None and len(filled):
+                entries = values.read(int(begins[0]), int(begins[-1])).astype(np.float64)
+                sums[start + filled] = np.add.reduceat(entries, begins[filled] - begins[0])
+    return sums
 
 
 def _rises(indptr: np.ndarray, last: int) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from polyformer.errors import InvalidData, OutOfResources
 from polyformer.graph import Graph
+from polyformer.graph_checks import check_degrees
 from polyformer.importing.csr_writer import CsrWriter, write_csr
 from polyformer.importing.directory import import_folder, write_features, write_manifest
 from polyformer.importing.edges import EdgeBatch
@@ -87,6 +88,8 @@ def _write_edges(
     sorter, ids = pour_edges(source, lambda: EdgeSorter(folder / "work", capacity, weighted), progress)
     try:
         writer = write_csr(folder, sorter, ids.num_nodes, progress)
+        if weighted:
+            check_degrees(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("indptr", "weights")))
     finally:
         sorter.close()
     return sorter, writer, ids
