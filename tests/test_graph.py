@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -8,8 +10,12 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from polyformer.bases import resolve_basis
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData, OutputExists
 from polyformer.graph import Graph
+from polyformer.importing import import_graph, open_source
+from polyformer.tokens import compute_tokens
+from tests.oracles import exact_tokens
 
 
 def test_edges_are_symmetrised_merged_and_loops_dropped() -> None:
@@ -102,6 +108,96 @@ def test_bad_input(build, message: str) -> None:
         build()
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, ">f4"])
+def test_csr_arrays_of_any_layout(dtype: Any) -> None:
+    graph = Graph([[0, 1, 1], [1, 2, 3]], np.eye(4), edge_weight=[0.5, 2.0, 1.0])
+    strided = [
+        np.stack([array, array], 1)[:, 0] for array in (graph.indptr, graph.indices, graph.weights.astype(dtype))
+    ]
+    wrapped = Graph.from_csr(*strided, graph.features)
+    assert wrapped.fingerprint == graph.fingerprint
+    assert np.array_equal(compute_tokens(wrapped, order=3), compute_tokens(graph, order=3))
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
+def test_csr_weights_are_checked(tmp_path: Path, weight: float) -> None:
+    graph = Graph([[0], [1]], edge_weight=[1.0])
+    wrong = np.array([1.0, weight], np.float32)
+    with pytest.raises(InvalidData, match=f"finite and not negative. Got {weight} for entry 1"):
+        Graph.from_csr(graph.indptr, graph.indices, wrong)
+    for values in (wrong, np.ones(2)):
+        graph.save(tmp_path / values.dtype.name)
+        np.save(tmp_path / values.dtype.name / "weights.npy", values)
+        forget_samples(tmp_path / values.dtype.name)
+        with pytest.raises(FileCorrupt, match="is damaged"):
+            Graph.load(tmp_path / values.dtype.name)
+
+
+@pytest.mark.parametrize("weight", [1e-39, 1e-44])
+def test_degrees_too_small_to_divide_by(tmp_path: Path, weight: float) -> None:
+    message = "must sum to 0 or to at least 1.18e-38. Got .* for node 0. Multiply all weights"
+    with pytest.raises(InvalidData, match=message):
+        Graph([[0], [1]], edge_weight=[weight])
+    graph = Graph([[0], [1]], edge_weight=[1.0])
+    with pytest.raises(InvalidData, match=message):
+        Graph.from_csr(graph.indptr, graph.indices, np.float32([weight, weight]))
+    (tmp_path / "edges.csv").write_text(f"source,target,weight\n0,1,{weight}\n")
+    for read in (lambda path: import_graph(path, tmp_path / "graph"), open_source):
+        with pytest.raises(InvalidData, match=message):
+            read(tmp_path / "edges.csv")
+
+
+def test_small_weights_and_degrees(kernel: str) -> None:
+    """The smallest degree that there may be, a tiny weight beside large ones, and a weight of zero."""
+    least = float(np.finfo(np.float32).tiny)
+    weights = [least, 1e-44, 1.0, 1.0, 0.0]
+    graph = Graph([[0, 2, 2, 3, 5], [1, 3, 4, 4, 6]], np.eye(7), edge_weight=weights)
+    for self_loops in (False, True):
+        tokens = compute_tokens(graph, order=4, self_loops=self_loops).numpy()
+        assert np.isfinite(tokens).all()
+        assert np.allclose(tokens, exact_tokens(graph, resolve_basis("chebyshev"), 4, self_loops), atol=1e-5)
+
+
+def forget_samples(folder: Path) -> None:
+    """Let a changed file pass the first look."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "samples": {}}))
+
+
+def damaged_matrix(form: str) -> Any:
+    """Of shape (3, 3), with an index or a pointer that leads far out of it."""
+    matrix = sp.csr_matrix(np.eye(3, dtype=np.float32)).asformat(form.split()[0])
+    (matrix.col if form == "coo" else matrix.indptr if form == "csr pointers" else matrix.indices)[1] = 10**8
+    return matrix
+
+
+@pytest.mark.parametrize("form", ["csr", "csr pointers", "csc", "coo", "bsr"])
+def test_sparse_matrices_that_point_out_of_themselves(tmp_path: Path, form: str) -> None:
+    with pytest.raises(InvalidData, match="'adjacency' must be a valid sparse matrix"):
+        Graph(damaged_matrix(form))
+    with pytest.raises(InvalidData, match="'features' must be a valid sparse matrix"):
+        Graph([[0], [1]], damaged_matrix(form))
+    with pytest.raises(InvalidData, match="'features' must be a valid sparse matrix"):
+        Graph.from_csr(np.array([0, 1, 2, 2]), np.array([1, 0], np.int32), features=damaged_matrix("csr"))
+    graph = Graph([[0], [1]], sp.csr_matrix(np.eye(3)))
+    graph.save(tmp_path / "graph")
+    sp.save_npz(tmp_path / "graph" / "features.npz", damaged_matrix(form))
+    forget_samples(tmp_path / "graph")
+    with pytest.raises(FileCorrupt, match=r"features\.npz' cannot be read"):
+        Graph.load(tmp_path / "graph")
+
+
+def test_sparse_tensors_that_point_out_of_themselves() -> None:
+    values = torch.ones(2)
+    csr = torch.sparse_csr_tensor(torch.tensor([0, 1, 2]), torch.tensor([0, 1]), values, (2, 2))
+    csr.crow_indices()[1] = 10**8
+    coo = torch.sparse_coo_tensor(torch.tensor([[0, 1], [0, 1]]), values, (2, 2))
+    coo._indices()[1, 1] = 10**8
+    for tensor in (csr, coo):
+        with pytest.raises(InvalidData, match="'features' must be a valid sparse matrix"):
+            Graph([[0], [1]], tensor)
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_save_and_load(tmp_path, sparse: bool, weighted: bool) -> None:
@@ -156,12 +252,21 @@ def test_damaged_directory(tmp_path, damage: str) -> None:
     elif damage == "out of range":
         np.save(folder / "indices.npy", np.array([1, 0, 2, 7], np.int32))
     else:  # a byte that no sample covers: only the whole hash tells
-        manifest = json.loads((folder / "manifest.json").read_text())
         np.save(folder / "features.npy", np.full((3, 3), 2.0, np.float32))
-        (folder / "manifest.json").write_text(json.dumps({**manifest, "samples": {}}))
+        forget_samples(folder)
         verify = True
     with pytest.raises(FileCorrupt):
         Graph.load(folder, verify=verify)
+
+
+@pytest.mark.parametrize("key", ["weighted", "features", "num_nodes", "fingerprint"])
+def test_a_manifest_without_a_key(tmp_path: Path, key: str) -> None:
+    Graph([[0, 1], [1, 2]], np.eye(3)).save(tmp_path / "graph")
+    manifest = json.loads((tmp_path / "graph" / "manifest.json").read_text())
+    del manifest[key]
+    (tmp_path / "graph" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(FileCorrupt, match=f"is damaged: it has no '{key}'"):
+        Graph.load(tmp_path / "graph")
 
 
 def test_no_directory(tmp_path) -> None:

@@ -54,7 +54,15 @@ class Knobs:
 def test_settings_are_checked_against_their_types() -> None:
     assert build_settings(Knobs, {"width": 3.0, "rate": 1, "size": 8}) == Knobs(3, 1.0, 8, False)
     assert build_settings(Knobs, {"size": "full", "rate": None, "loud": True}) == Knobs(4, None, "full", True)
-    wrong = ({"width": 2.5}, {"width": True}, {"width": math.inf}, {"rate": "x"}, {"size": math.nan}, {"loud": 1})
+    wrong = (
+        {"width": 2.5},
+        {"width": True},
+        {"width": math.inf},
+        {"rate": "x"},
+        {"rate": math.inf},
+        {"size": math.nan},
+        {"loud": 1},
+    )
     for values in (*wrong, {"size": "half"}):
         with pytest.raises(InvalidParameter, match=f"'{next(iter(values))}' must be"):
             build_settings(Knobs, values)
@@ -67,6 +75,8 @@ def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
     with contextlib.suppress(RuntimeError), write_whole(tmp_path / "a.json") as file:
         file.write(b"half")
         raise RuntimeError
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_json(tmp_path / "a.json", {"x": float("nan")})
     assert read_json(tmp_path / "a.json", "a thing") == {"x": 1}
     with contextlib.suppress(RuntimeError), new_directory(tmp_path / "d") as folder:
         (folder / "x").write_text("half")

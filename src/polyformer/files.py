@@ -7,6 +7,7 @@ import errno
 import hashlib
 import io
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -25,9 +26,11 @@ __all__ = [
     "check_samples",
     "existing_folder",
     "file_samples",
+    "finite",
     "new_directory",
     "read_json",
     "reporting_io_errors",
+    "require_keys",
     "sync_directory",
     "try_lock",
     "write_json",
@@ -136,10 +139,20 @@ def try_lock(file: IO[bytes]) -> bool:
     return True
 
 
+def finite(value: float | None) -> float | None:
+    """A score as JSON can hold it: None where it is infinite or not a number.
+
+    >>> finite(0.5), finite(float("nan")), finite(None)
+    (0.5, None, None)
+    """
+    return value if value is not None and math.isfinite(value) else None
+
+
 def write_json(path: Path, content: Any) -> None:
-    """Write readable JSON, whole or not at all."""
+    """Write readable JSON, whole or not at all; numbers must be finite, as others cannot be read by every program."""
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
     with write_whole(path) as file:
-        file.write((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+        file.write(f"{text}\n".encode())
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -161,6 +174,16 @@ def read_json(path: Path, what: str) -> Any:
         raise FileCorrupt(
             f"'{path}' cannot be read as JSON ({error}). Restore it from a copy or make it again."
         ) from None
+
+
+def require_keys(content: Any, keys: Iterable[str], path: Path) -> dict[str, Any]:
+    """What was read from ``path``, an object with at least these keys; anything else is refused."""
+    if not isinstance(content, dict):
+        raise FileCorrupt(f"'{path}' is damaged: it holds no JSON object. Restore it from a copy or make it again.")
+    for key in keys:
+        if key not in content:
+            raise FileCorrupt(f"'{path}' is damaged: it has no '{key}'. Restore it from a copy or make it again.")
+    return content
 
 
 def file_samples(folder: Path, names: Iterable[str]) -> dict[str, str]:

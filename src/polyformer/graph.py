@@ -10,23 +10,35 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polyformer.arrays import RowReader, row_pieces, row_ranges
+from polyformer.arrays import row_pieces
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
-from polyformer.files import array_digest, check_samples, file_samples, new_directory, read_json, write_json
+from polyformer.files import (
+    array_digest,
+    check_samples,
+    file_samples,
+    new_directory,
+    read_json,
+    require_keys,
+    write_json,
+)
 from polyformer.graph_checks import (
     Features,
     check_csr,
+    check_degrees,
     check_edges,
     check_features,
     check_weights,
     count_nodes,
     edges_of_adjacency,
+    sum_rows,
+    validate_sparse,
 )
 
-__all__ = ["ARRAY_FILES", "FORMAT", "Graph"]
+__all__ = ["FORMAT", "Graph", "describe_arrays"]
 
 FORMAT = 1
-ARRAY_FILES = ("indptr.npy", "indices.npy", "weights.npy", "features.npy", "features.npz")
+_ARRAY_FILES = ("indptr.npy", "indices.npy", "weights.npy", "features.npy", "features.npz")
+_MANIFEST_KEYS = ("num_nodes", "num_entries", "num_features", "weighted", "features", "structure", "fingerprint")
 
 
 class Graph:
@@ -73,6 +85,7 @@ class Graph:
         count = count_nodes(source, target, self.features, num_nodes)
         weights = check_weights(edge_weight, len(source))
         self.indptr, self.indices, self.weights = _symmetric_csr(source, target, weights, count)
+        check_degrees(self.indptr, self.weights)
 
     @classmethod
     def from_csr(
@@ -82,9 +95,13 @@ class Graph:
         weights: np.ndarray | None = None,
         features: Features | None = None,
     ) -> Graph:
-        """Wrap arrays that already are a symmetric CSR pattern without self-loops or repeats (not checked for that)."""
+        """Wrap arrays that already are a symmetric CSR pattern without self-loops or repeats (not checked for that).
+
+        Arrays with gaps between their entries are copied, and weights that are not float32.
+        """
         graph = cls.__new__(cls)
-        graph.indptr, graph.indices, graph.weights = indptr, indices, weights
+        graph.indptr, graph.indices = (np.asanyarray(array, order="C") for array in (indptr, indices))
+        graph.weights = None if weights is None else np.asanyarray(weights, np.float32, order="C")
         graph.features = features
         check_csr(graph.indptr, graph.indices, graph.weights, graph.features)
         return graph
@@ -133,17 +150,7 @@ class Graph:
 
         Mapped arrays are read in pieces, and nothing is kept.
         """
-        degrees = np.empty(self.num_nodes)
-        values = self.indptr if self.weights is None else self.weights
-        with RowReader(self.indptr) as pointers, RowReader(values) as weights:
-            for start, stop in row_ranges(self.indptr, most_entries=1 << 22, most_rows=1 << 20):
-                begins = pointers.read(start, stop + 1)
-                np.subtract(begins[1:], begins[:-1], out=degrees[start:stop])
-                filled = np.flatnonzero(begins[1:] > begins[:-1])
-                if self.weights is not None and len(filled):
-                    entries = weights.read(int(begins[0]), int(begins[-1])).astype(np.float64)
-                    degrees[start + filled] = np.add.reduceat(entries, begins[filled] - begins[0])
-        return degrees
+        return sum_rows(self.indptr, self.weights)
 
     @cached_property
     def longest_row(self) -> int:
@@ -196,21 +203,8 @@ class Graph:
             np.save(folder / "features.npy", self.features)
         elif self.features is not None:
             sp.save_npz(folder / "features.npz", self.features, compressed=False)
-        return {
-            "format": FORMAT,
-            "kind": "graph",
-            "num_nodes": self.num_nodes,
-            "num_edges": self.num_edges,
-            "num_entries": len(self.indices),
-            "num_features": self.num_features,
-            "weighted": self.weights is not None,
-            "features": None
-            if self.features is None
-            else ("dense" if isinstance(self.features, np.ndarray) else "sparse"),
-            "structure": self.structure_fingerprint,
-            "fingerprint": self.fingerprint,
-            "samples": file_samples(folder, ARRAY_FILES),
-        }
+        sizes = (self.num_nodes, len(self.indices), self.num_features)
+        return describe_arrays(folder, *sizes, self.structure_fingerprint, self.fingerprint)
 
     @classmethod
     def load(cls, directory: str | Path, *, verify: bool = False) -> Graph:
@@ -228,6 +222,7 @@ class Graph:
             raise FileCorrupt(
                 f"'{folder}' is not a graph directory of format {FORMAT}. Make it again with this version."
             )
+        require_keys(manifest, _MANIFEST_KEYS, folder / "manifest.json")
         check_samples(folder, manifest.get("samples", {}))
         graph = cls.__new__(cls)
         graph.indptr, graph.indices = _map(folder / "indptr.npy"), _map(folder / "indices.npy")
@@ -255,6 +250,26 @@ class Graph:
         return (
             f"Graph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, num_features={self.num_features}{weighted})"
         )
+
+
+def describe_arrays(
+    folder: Path, num_nodes: int, num_entries: int, num_features: int, structure: str, fingerprint: str
+) -> dict[str, Any]:
+    """The manifest of the arrays that stand in ``folder``, from their sizes and hashes."""
+    dense, sparse = ((folder / f"features.{ending}").exists() for ending in ("npy", "npz"))
+    return {
+        "format": FORMAT,
+        "kind": "graph",
+        "num_nodes": num_nodes,
+        "num_edges": num_entries // 2,
+        "num_entries": num_entries,
+        "num_features": num_features,
+        "weighted": (folder / "weights.npy").exists(),
+        "features": "dense" if dense else "sparse" if sparse else None,
+        "structure": structure,
+        "fingerprint": fingerprint,
+        "samples": file_samples(folder, _ARRAY_FILES),
+    }
 
 
 def _symmetric_csr(
@@ -308,6 +323,8 @@ def _map(path: Path) -> np.ndarray:
 
 def _load_sparse(path: Path) -> sp.csr_matrix:
     try:
-        return sp.csr_matrix(sp.load_npz(path))
+        matrix = sp.load_npz(path)
+        validate_sparse(matrix)
+        return sp.csr_matrix(matrix)
     except Exception as error:  # zip, key, value and OS errors alike mean that the file is not what it was
         raise FileCorrupt(f"'{path}' cannot be read ({error}). Restore it from a copy or make it again.") from None

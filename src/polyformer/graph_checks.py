@@ -7,18 +7,21 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from polyformer.arrays import row_pieces
+from polyformer.arrays import RowReader, row_pieces, row_ranges
 from polyformer.errors import InvalidData
 
 __all__ = [
     "Features",
     "check_csr",
+    "check_degrees",
     "check_edges",
     "check_features",
     "check_weights",
     "count_nodes",
     "edges_of_adjacency",
+    "sum_rows",
     "to_numpy",
+    "validate_sparse",
 ]
 
 Features: TypeAlias = "np.ndarray | sp.csr_matrix"
@@ -30,7 +33,7 @@ _ROWS_PER_CHECK = 1 << 16
 def to_numpy(values: Any, name: str) -> np.ndarray:
     """Accept what numpy understands and torch tensors."""
     if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
+        values = _from_tensor(values, name)
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -40,6 +43,35 @@ def to_numpy(values: Any, name: str) -> np.ndarray:
             f"'{name}' must hold numbers in a rectangular array. Got Python objects of mixed kinds or lengths."
         )
     return array
+
+
+def _from_tensor(tensor: Any, name: str) -> np.ndarray:
+    """A dense torch tensor as an array; bfloat16, which numpy has not, as float32."""
+    plain = tensor.detach().cpu()
+    try:
+        return np.asarray((plain.float() if str(plain.dtype) == "torch.bfloat16" else plain).numpy())
+    except (TypeError, RuntimeError):
+        kind = f"{tensor.dtype} of layout {tensor.layout}"
+        raise InvalidData(f"'{name}' must be a dense tensor of plain numbers. Got {kind}. Convert it first.") from None
+
+
+def validate_sparse(matrix: Any) -> None:
+    """See that a scipy matrix points only into itself, as scipy takes for granted; a ValueError says what is wrong."""
+    if hasattr(matrix, "check_format"):
+        matrix.check_format(full_check=True)
+    elif matrix.format == "coo":
+        for ends, size in zip((matrix.row, matrix.col), matrix.shape, strict=True):
+            if len(ends) != len(matrix.data) or np.any((ends < 0) | (ends >= size)):
+                raise ValueError(f"its indices must lie in 0..{size - 1}, one for each of {len(matrix.data)} values")
+
+
+def _check_sparse(matrix: Any, name: str) -> None:
+    try:
+        validate_sparse(matrix)
+    except ValueError as error:
+        raise InvalidData(
+            f"'{name}' must be a valid sparse matrix. Got a damaged one ({error}). Build it again."
+        ) from None
 
 
 def edges_of_adjacency(
@@ -56,6 +88,7 @@ def edges_of_adjacency(
         raise InvalidData(
             f"'num_nodes' must be {adjacency.shape[0]}, the size of the adjacency matrix. Got {num_nodes}."
         )
+    _check_sparse(adjacency, "adjacency")
     coo = adjacency.tocoo()
     values = None if np.all(coo.data == 1) else coo.data
     return np.stack([coo.row, coo.col]), values, int(adjacency.shape[0])
@@ -81,9 +114,9 @@ def check_features(features: Any) -> Features | None:
     if features is None:
         return None
     if getattr(features, "is_sparse", False) or "sparse" in str(getattr(features, "layout", "")):
-        coo = features.detach().cpu().to_sparse_coo().coalesce()
-        features = sp.csr_matrix((coo.values().numpy(), coo.indices().numpy()), shape=tuple(coo.shape))
+        features = _from_sparse_tensor(features)
     if sp.issparse(features):
+        _check_sparse(features, "features")
         matrix = sp.csr_matrix(features, dtype=np.float32)
         matrix.sum_duplicates()
         wrong = np.flatnonzero(~np.isfinite(matrix.data))
@@ -105,6 +138,25 @@ def check_features(features: Any) -> Features | None:
             row, column = int(bad[0][0]) + start, int(bad[0][1])
             _refuse_feature(array[row, column], row, column)
     return array
+
+
+def _from_sparse_tensor(tensor: Any) -> Any:
+    """A sparse torch matrix as a scipy one; its indices are not checked yet."""
+    try:
+        if str(tensor.layout) == "torch.sparse_csr":
+            parts = tuple(
+                to_numpy(part, "features") for part in (tensor.values(), tensor.col_indices(), tensor.crow_indices())
+            )
+            return sp.csr_matrix(parts, shape=tuple(tensor.shape))
+        coo = tensor.detach().cpu().to_sparse_coo().coalesce()
+        return sp.coo_matrix(
+            (to_numpy(coo.values(), "features"), to_numpy(coo.indices(), "features")), shape=tuple(coo.shape)
+        )
+    except InvalidData:
+        raise
+    except (ValueError, TypeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise InvalidData(f"'features' must be a valid sparse matrix. Got a tensor that is none ({reason}).") from None
 
 
 def _refuse_feature(value: Any, row: int, column: int) -> None:
@@ -150,7 +202,7 @@ def check_weights(edge_weight: Any, num_edges: int) -> np.ndarray | None:
 
 
 def check_csr(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None, features: Features | None) -> None:
-    """What memory safety of the native kernel rests on."""
+    """What memory safety of the native kernel, and finite tokens, rest on."""
     num_nodes = len(indptr) - 1
     if (
         indptr.dtype != np.int64
@@ -162,15 +214,59 @@ def check_csr(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | Non
         raise InvalidData(
             f"A CSR pattern needs int64 row pointers and int32 columns. Got {indptr.dtype} and {indices.dtype}."
         )
+    if not (indptr.flags.c_contiguous and indices.flags.c_contiguous):
+        raise InvalidData("The arrays of a CSR pattern must be contiguous. Got strided ones. Copy them first.")
     if not _rises(indptr, len(indices)):
         raise InvalidData(f"Row pointers must rise from 0 to the number of entries, {len(indices)}. Got other values.")
     for _, piece in row_pieces(indices):
         if int(piece.min()) < 0 or int(piece.max()) >= num_nodes:
             raise InvalidData(f"Column ids must lie in 0..{num_nodes - 1}. Got {int(piece.min())}..{int(piece.max())}.")
-    if weights is not None and weights.shape != indices.shape:
-        raise InvalidData(f"There must be {len(indices)} weights, one per entry. Got {weights.shape}.")
+    if weights is not None:
+        _check_entry_weights(weights, len(indices))
+        check_degrees(indptr, weights)
     if features is not None and features.shape[0] != num_nodes:
         raise InvalidData(f"'features' must have one row per node, {num_nodes} in all. Got {features.shape[0]} rows.")
+    if sp.issparse(features):
+        _check_sparse(features, "features")
+
+
+def _check_entry_weights(weights: np.ndarray, num_entries: int) -> None:
+    if weights.shape != (num_entries,) or weights.dtype != np.float32:
+        raise InvalidData(
+            f"There must be {num_entries} float32 weights, one per entry. Got {weights.dtype} of shape {weights.shape}."
+        )
+    for start, piece in row_pieces(weights):
+        if not (float(piece.min()) >= 0 and float(piece.max()) < np.inf):
+            bad = int(np.flatnonzero(~(np.isfinite(piece) & (piece >= 0)))[0])
+            raise InvalidData(f"Weights must be finite and not negative. Got {piece[bad]} for entry {start + bad}.")
+
+
+def check_degrees(indptr: np.ndarray, weights: np.ndarray | None) -> None:
+    """Refuse degrees that are not zero but so small that their inverse, by which rows are scaled, is infinite."""
+    least = float(np.finfo(np.float32).tiny)
+    if weights is None or not any(np.any((piece > 0) & (piece < least)) for _, piece in row_pieces(weights)):
+        return
+    degrees = sum_rows(indptr, weights)
+    small = np.flatnonzero((degrees > 0) & (degrees < least))
+    if len(small):
+        raise InvalidData(
+            f"The weights of a node's edges must sum to 0 or to at least {least:.3g}. Got {degrees[small[0]]:.3g} for "
+            f"node {int(small[0])}. Multiply all weights by the same large number."
+        )
+
+
+def sum_rows(indptr: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """(N,) float64: the number of entries of each row, or the sum of their weights; mapped arrays are read in parts."""
+    sums = np.empty(len(indptr) - 1)
+    with RowReader(indptr) as pointers, RowReader(indptr if weights is None else weights) as values:
+        for start, stop in row_ranges(indptr, most_entries=1 << 22, most_rows=1 << 20):
+            begins = pointers.read(start, stop + 1)
+            np.subtract(begins[1:], begins[:-1], out=sums[start:stop])
+            filled = np.flatnonzero(begins[1:] > begins[:-1])
+            if weights is not None and len(filled):
+                entries = values.read(int(begins[0]), int(begins[-1])).astype(np.float64)
+                sums[start + filled] = np.add.reduceat(entries, begins[filled] - begins[0])
+    return sums
 
 
 def _rises(indptr: np.ndarray, last: int) -> bool:

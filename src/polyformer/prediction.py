@@ -45,7 +45,7 @@ def open_run_task(run: Path, data: str | None = None, root: str | None = None, l
             raise InvalidParameter(
                 f"'{run}' is a saved classifier that does not know its data. Pass the PATH of a graph."
             )
-        data, root = config["data"], root or config["data_root"]
+        data, root = config["data"], root or config.get("data_root")
     return load_source(data, root, progress=loading)
 
 

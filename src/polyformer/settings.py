@@ -49,6 +49,8 @@ def split_settings(kinds: Iterable[type], values: Mapping[str, Any]) -> list[Any
 
 def _coerce(name: str, value: Any, hint: Any) -> Any:
     """The value as its field wants it: whole floats become ints, ints become floats; else an error."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidParameter(f"'{name}' must be finite. Got {value}. Choose a number.")
     choices = typing.get_args(hint) if isinstance(hint, types.UnionType) or _is_union(hint) else (hint,)
     for choice in choices:
         if typing.get_origin(choice) is Literal and value in typing.get_args(choice):
@@ -69,7 +71,7 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value % 1 == 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
 
 
 def _is_union(hint: Any) -> bool:

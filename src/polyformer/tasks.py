@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 
 from polyformer.errors import FileCorrupt, InvalidData
-from polyformer.files import new_directory, read_json, write_json
+from polyformer.files import new_directory, read_json, require_keys, write_json
 from polyformer.graph import Graph
 from polyformer.graph_checks import to_numpy
 from polyformer.registry import Registry
@@ -247,6 +247,9 @@ class Task:
         about = read_json(folder / "manifest.json", "a graph directory").get("task")
         if about is None:
             return cls(folder.resolve().name, graph, np.broadcast_to(np.int64(-1), graph.num_nodes), [], "none")
+        require_keys(
+            about, ("name", "metric", "protocol", "num_splits", "class_names", "ids"), folder / "manifest.json"
+        )
         try:
             labels = np.load(folder / "labels.npy", mmap_mode="r", allow_pickle=False)
             ids = np.load(folder / "ids.npy", mmap_mode="r", allow_pickle=False) if about["ids"] else None

@@ -107,6 +107,8 @@ def write_tokens(
     """
     basis, order, features = resolve_basis(basis), check_order(order), _features(graph)
     rows = check_nodes(nodes, graph.num_nodes)
+    if rows is not None and len(rows) == 0:
+        raise InvalidParameter("'nodes' must name at least one node. Got none.")
     if isinstance(basis, FixedBasis):
         basis.mixing(order)
     operator = Operator(graph, self_loops)

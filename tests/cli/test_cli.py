@@ -162,6 +162,41 @@ def test_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tokens.nodes.tolist() == [5, 3]
 
 
+@pytest.mark.parametrize("engine", ["memory", "disk"])
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("nodes.npy", np.zeros(300, bool), "must select at least one node"),
+        ("nodes.npy", np.array(5), "must be a list of node ids or a mask of length 300. Got int64 of shape ()"),
+        ("nodes.npy", b"", "must hold one node number a line, or be a .npy file of them"),
+        ("nodes.txt", b"", "must select at least one node"),
+        ("labelled", b"", "must select at least one node. Got labelled"),
+    ],
+)
+def test_nodes_that_cannot_be_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: str, name: str, content: Any, message: str
+) -> None:
+    Graph(np.stack([np.arange(299), np.arange(1, 300)]), np.ones((300, 2))).save(tmp_path / "graph")
+    nodes = tmp_path / name
+    if isinstance(content, bytes):
+        nodes.write_bytes(content)
+    else:
+        np.save(nodes, content)
+    chosen = name if name == "labelled" else nodes
+    out = tmp_path / "t"
+    assert run("tokens", tmp_path / "graph", "--nodes", chosen, "--engine", engine, "--order", 2, "--out", out) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_mask_of_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "mask.npy", np.arange(300) < 4)
+    options = ["--order", 2, "--nodes", tmp_path / "mask.npy", "--out", tmp_path / "t", "--json"]
+    assert run("tokens", BOARD, *options) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["rows"], result["bytes"]) == (4, 4 * 3 * 7 * 4)
+
+
 def test_train_and_predict_from_a_token_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = [option for option in FAST if "order" not in option]
     assert run("tokens", BOARD, "--basis", "bernstein", "--order", 2, "--out", tmp_path / "t") == 0
@@ -261,6 +296,7 @@ def test_help_teaches(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (["tokens", BOARD, "--nodes", "some", "--out", "t"], 2, "'--nodes' must be all, labelled or a file"),
         (["tokens", BOARD, "--order", "-2", "--out", "t"], 2, "'order' must be a whole number, 0 or more. Got -2."),
+        (["tokens", BOARD, "--order", "100000", "--out", "t"], 2, "'order' must be at most 1,000. Got 100,000."),
         (["models", "polyforme"], 2, "Unknown model 'polyforme'. Did you mean 'polyformer'?"),
         (["trian"], 2, "No such command 'trian'"),
     ],

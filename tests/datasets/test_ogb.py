@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import shutil
 import tracemalloc
 import zipfile
 from dataclasses import replace
@@ -102,9 +103,28 @@ def test_papers_are_streamed(cache: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert {what for what, _, _ in steps} == {"sorting edges", "writing edges", "writing features"}
     (folder,) = processed_root().iterdir()
     Graph.load(folder, verify=True)
+    expected.save(tmp_path / "saved")
+    assert (folder / "manifest.json").read_text() == (tmp_path / "saved" / "manifest.json").read_text()
     steps.clear()
     dataset.load(tmp_path / "root", "fixed", progress=lambda *step: steps.append(step))
     assert steps == [], "the graph directory was made again"
+
+
+def test_papers_clean_up_after_a_kill(cache: Path, tmp_path: Path) -> None:
+    write_papers(tmp_path / "root" / "ogbn-papers100M", np.array([[0, 1], [1, 8]]), np.ones((9, 2), np.float32))
+    counts = Counts(nodes=9, edges=2, features=2, classes=2, listed=2)
+    dataset = replace(OGBN_PAPERS100M, counts=counts, memory=1 << 19)
+
+    def kill(*step: Any) -> None:
+        (unfinished,) = processed_root().iterdir()
+        shutil.copytree(unfinished, unfinished.with_name(f"{unfinished.name}-killed"))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        dataset.load(tmp_path / "root", "fixed", progress=kill)
+    assert len(list(processed_root().iterdir())) == 1
+    dataset.load(tmp_path / "root", "fixed")
+    assert [path.name.startswith("ogbn-papers100M-") for path in processed_root().iterdir()] == [True]
 
 
 @pytest.mark.parametrize("what", ["ids", "features", "truncated"])

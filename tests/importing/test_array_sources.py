@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from polyformer.errors import InvalidData
 from polyformer.graph import Graph
 from polyformer.importing import ImportOptions, import_graph, open_source
 from polyformer.tasks import Task
@@ -101,12 +102,13 @@ def test_pyg_weights_sparse_features_and_values(tmp_path: Path) -> None:
     assert (task.metric, task.protocol) == ("r2", "uniform")
 
 
-@pytest.mark.parametrize("form", ["edges.bin", "edges.i32", "rows.npy", "columns.npy", "fortran.npy"])
+@pytest.mark.parametrize("form", ["edges.bin", "edges.i32", "rows.npy", "columns.npy", "fortran.npy", "rows.NPY"])
 def test_raw_pairs(tmp_path: Path, form: str) -> None:
     pairs = EDGES.astype(np.int32)
     path = tmp_path / form
-    if path.suffix == ".npy":
-        np.save(path, {"rows": pairs, "columns": np.ascontiguousarray(pairs.T), "fortran": pairs.T}[path.stem])
+    if path.suffix.lower() == ".npy":
+        with path.open("wb") as file:
+            np.save(file, {"rows": pairs, "columns": np.ascontiguousarray(pairs.T), "fortran": pairs.T}[path.stem])
     else:
         np.ascontiguousarray(pairs.T).tofile(path)
     task = both_ways(path, tmp_path)
@@ -120,6 +122,18 @@ def test_raw_pairs_with_a_node_table(tmp_path: Path) -> None:
     task = both_ways(tmp_path, tmp_path / "out")
     place = np.argsort(order)
     assert task.graph.fingerprint == Graph(place[EDGES]).fingerprint
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
+def test_unsigned_pairs(tmp_path: Path, dtype: type[np.unsignedinteger]) -> None:
+    largest = min(int(np.iinfo(dtype).max), 2**60 + 1)
+    ids = np.append(np.arange(29), largest).astype(dtype)
+    np.save(tmp_path / "edges.npy", ids[EDGES])
+    (tmp_path / "nodes.csv").write_text("id,label\n" + "".join(f"{i},c{i % 2}\n" for i in ids))
+    assert both_ways(tmp_path, tmp_path / "out").graph.fingerprint == Graph(EDGES).fingerprint
+    (tmp_path / "nodes.csv").write_text("id,label\n" + "".join(f"{i},c{i % 2}\n" for i in range(29)))
+    with pytest.raises(InvalidData, match=rf"ids that no node has; the first of these ids: '{largest}'"):
+        import_graph(tmp_path, tmp_path / "refused")
 
 
 def write_ogb(root: Path) -> None:

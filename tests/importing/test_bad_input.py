@@ -7,6 +7,7 @@ import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +37,7 @@ TABLES: dict[str, tuple[str, str, str]] = {
     "one unknown id": (EDGES + "a,z\n", NODES, r"1 edge names ids"),
     "repeated id": (EDGES, NODES + "a,x,,1\n", r"has the node id 'a' twice, in rows 1 and 4\. Keep"),
     "conflicting id": (EDGES, NODES + "a,y,,1\n", r"twice, in rows 1 and 4 with different labels, 'x' and 'y'"),
+    "long id": (EDGES, NODES + "x" * 1001 + ",x,,1\n", r"at most 1,000 characters\. Got one of 1,001 .* 'xxx"),
     "missing id": (EDGES, NODES + ",x,,1\n", r"Row 4 of 'nodes.csv' has no id"),
     "missing end": (EDGES + "a,\n", NODES, r"Row 4 of 'edges.csv' has no id in its column 'target'"),
     "ragged edges": (EDGES + "a,b,c\n", NODES, r"'.*edges.csv' cannot be read as a table: .*Expected 2 columns, got 3"),
@@ -87,6 +89,11 @@ def test_bad_tables(tmp_path: Path, name: str) -> None:
     refuse(folder, message, InvalidData)
 
 
+def test_long_ids_of_edges_alone(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text(EDGES + "a," + "z" * 2000 + "\n")
+    refuse(tmp_path / "edges.csv", r"Got one of 2,000 that begins with 'zzz", InvalidData)
+
+
 def test_free_text_is_refused_with_a_hint(tmp_path: Path, example: Example) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
@@ -102,6 +109,10 @@ def test_free_text_is_refused_with_a_hint(tmp_path: Path, example: Example) -> N
     [
         (pa.array([0, 1, 2]).cast(pa.timestamp("s")), r"cannot be a feature: it holds timestamp"),
         (pa.array([[1.0], [1.0, 2.0], [1.0]]), r"must all have 1 numbers\. Got 2 in row 2"),
+        (pa.array([[], [], []], pa.list_(pa.float32())), r"'extra' .* cannot be a feature: it is empty"),
+        (pa.array([None, [1.0], [1.0]]), r"must all have 1 numbers\. Got 0 in row 1"),
+        (pa.array([["a"], ["b"], ["c"]]), r"cannot be a feature: it holds list<.*string>"),
+        (pa.array([[[1.0]], [[2.0]], [[3.0]]]), r"cannot be a feature: it holds list<.*list<"),
     ],
 )
 def test_bad_feature_types(tmp_path: Path, column: pa.Array, message: str) -> None:
@@ -189,17 +200,55 @@ def test_bad_arrays(tmp_path: Path) -> None:
         ({"edges": edges, "node_features": np.full((3, 2), np.nan)}, r"finite numbers\. Got nan"),
         ({"edges": edges, "node_features": np.ones((3, 2)), "node_labels": np.ones(4, int)}, r"one row per node"),
         ({"edges": edges, "node_labels": np.ones((3, 2))}, r"one class or number per node"),
+        ({"edges": edges, "node_labels": np.array([0, 1, 2**63], np.uint64)}, r"below 2\^63\. Got 9223372036854775808"),
         ({"edges": edges * 9, "node_labels": np.arange(3)}, r"edges? names? ids that no node has; .*'9', '18'"),
         ({"edges": edges, "node_labels": np.arange(3), "train_masks": np.ones((2, 5), bool)}, r"one truth value"),
     ):  # fmt: skip
         np.savez(tmp_path / "a.npz", **arrays)
         refuse(tmp_path / "a.npz", message, InvalidData)
+    huge = np.array([[0, 1], [1, 2**63]], np.uint64)
+    np.savez(tmp_path / "a.npz", edges=huge)
+    np.save(tmp_path / "a.npy", huge)
+    for name in ("a.npz", "a.npy"):
+        refuse(tmp_path / name, r"must be below 2\^63\. Got 9223372036854775808", InvalidData)
     sp.save_npz(tmp_path / "a.npz", sp.random(3, 4, 0.5, "csr"))
     refuse(tmp_path / "a.npz", r"must be square", InvalidData)
+    matrix = sp.csr_matrix(np.eye(3))
+    matrix.indices[1] = 10**8
+    sp.save_npz(tmp_path / "a.npz", matrix)
+    refuse(tmp_path / "a.npz", r"a\.npz' cannot be read \(.*indices", FileCorrupt)
     torch.save({"x": torch.ones(3, 2)}, tmp_path / "a.pt")
     refuse(tmp_path / "a.pt", r"holds no edge_index", InvalidData)
     (tmp_path / "a.i32").write_bytes(b"1234567")
     refuse(tmp_path / "a.i32", r"must divide by 8", FileCorrupt)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"num_nodes": "many"}, r"'num_nodes' of '.*' must be a whole number, 1 or more\. Got 'many'"),
+        ({"num_nodes": torch.tensor([3, 3])}, r"'num_nodes' of '.*' must be a whole number"),
+        ({"num_nodes": -3}, r"'num_nodes' of '.*' must be a whole number, 1 or more\. Got -3"),
+        ({"edge_index": torch.eye(2).to_sparse()}, r"'edge_index' must be a dense tensor .*sparse_coo"),
+        ({"y": torch.eye(3).to_sparse()}, r"'y' must be a dense tensor"),
+        ({"x": [[1.0], [2.0]]}, r"one row per node"),
+        ({"x": torch.tensor(1.0)}, r"'features' must have shape \(N, d\)"),
+        ({"y": torch.tensor(1)}, r"one class or number per node"),
+    ],
+)  # fmt: skip
+def test_bad_tensors(tmp_path: Path, content: dict[str, Any], message: str) -> None:
+    torch.save({"edge_index": torch.tensor([[0, 1], [1, 2]]), "num_nodes": 3} | content, tmp_path / "a.pt")
+    refuse(tmp_path / "a.pt", message, InvalidData)
+
+
+def test_tensors_that_are_not_asked_for_or_are_of_other_kinds(tmp_path: Path) -> None:
+    content = {"edge_index": torch.tensor([[0, 1], [1, 2]]), "x": torch.ones(3, 2, dtype=torch.bfloat16)}
+    torch.save(content | {"y": torch.tensor(1)}, tmp_path / "a.pt")
+    graph = open_source(tmp_path / "a.pt", ImportOptions(label_column="")).graph
+    assert np.array_equal(graph.features, np.ones((3, 2), np.float32))
+    torch.save(content | {"x": [[1.0], [2.0], [3.0]], "num_nodes": torch.tensor(3)}, tmp_path / "a.pt")
+    assert open_source(tmp_path / "a.pt").graph.num_features == 1
+    assert open_source(tmp_path / "a.pt", ImportOptions(features=())).graph.num_nodes == 3
 
 
 def test_a_pickle_that_is_no_torch_file(tmp_path: Path) -> None:

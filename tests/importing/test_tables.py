@@ -12,6 +12,7 @@ import pytest
 
 from polyformer.graph import Graph
 from polyformer.importing import ImportOptions, import_graph, open_source
+from polyformer.importing import tables as table_files
 from polyformer.tasks import Task
 from tests.importing.example import Example, make_example, write_table
 
@@ -159,6 +160,20 @@ def test_parts_in_a_folder_are_one_table(tmp_path: Path, example: Example) -> No
     pq.write_table(edges.slice(90), tmp_path / "edges" / "part-1.parquet")
     write_table(example.nodes(), tmp_path / "nodes.parquet")
     assert open_source(tmp_path).graph.fingerprint == expected(example, False).fingerprint
+
+
+def test_numbers_and_words_that_change_further_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a CSV's first block holds does not bind the rest: fractions after whole numbers, digits after words."""
+    monkeypatch.setattr(table_files, "_CSV_BLOCK", 256)
+    numbers = [*range(60), 0.5, 2e30]
+    words = ["red" if i < 60 else "7" for i in range(62)]
+    (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
+    rows = [f"{i},{number},{word}\n" for i, (number, word) in enumerate(zip(numbers, words, strict=True))]
+    (tmp_path / "nodes.csv").write_text("id,age,colour\n" + "".join(rows))
+    features = open_source(tmp_path).graph.features
+    assert isinstance(features, np.ndarray)
+    assert features[:, 0].tolist() == np.float32(numbers).tolist()
+    assert features[:, 1].tolist() == [float(word == "7") for word in words]
 
 
 def test_feature_columns_of_every_kind(tmp_path: Path) -> None:

@@ -54,10 +54,23 @@ def test_no_rows_give_no_gradient() -> None:
 
 def test_tanh_is_accurate_everywhere() -> None:
     """One token, one channel, weight one: the output is tanh of the product."""
-    x = torch.cat([torch.linspace(-12, 12, 20001), torch.logspace(-30, 1, 500), torch.tensor([0.0, -0.0, 1e30, -1e30])])
+    special = torch.tensor([0.0, -0.0, 1e30, -1e30, torch.inf, -torch.inf, torch.nan, -torch.nan])
+    x = torch.cat([torch.linspace(-12, 12, 20001), torch.logspace(-30, 1, 500), special])
     query_key = torch.stack([x, torch.ones_like(x)], dim=1)[None]
     out = poly_attention(query_key, torch.ones(len(x), 1, 1), torch.ones(1, 1), factor=1.0)
-    assert torch.allclose(out[:, 0, 0].double(), x.double().tanh(), rtol=3e-7, atol=1e-37)
+    assert torch.allclose(out[:, 0, 0].double(), x.double().tanh(), rtol=3e-7, atol=1e-37, equal_nan=True)
+
+
+def test_relu_keeps_nan() -> None:
+    x = torch.tensor([torch.nan, -torch.nan, torch.inf, -torch.inf, 0.0, -1.0, 2.0] * 3).view(3, 1, 7)
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        leaf, bias = x.clone().to(dtype).requires_grad_(), torch.zeros(3, 1, 7, dtype=dtype, requires_grad=True)
+        out = bias_relu(leaf * 1, bias)
+        out.backward(torch.ones_like(out))
+        results.append([tensor.double() for tensor in (out.detach(), leaf.grad, bias.grad)])
+    for ours, theirs in zip(*results, strict=True):
+        assert torch.allclose(ours, theirs, equal_nan=True)
 
 
 def test_dropped_weights_are_the_same_in_forward_and_backward() -> None:
@@ -124,6 +137,27 @@ def test_results_do_not_depend_on_the_number_of_threads(threads: int) -> None:
         torch.set_num_threads(before)
     for one, other in zip(*results, strict=True):
         assert torch.equal(one, other)
+
+
+def test_a_bias_that_is_not_contiguous() -> None:
+    x, bias = torch.randn(3, 5, 4), torch.randn(3, 1, 8)[:, :, ::2]
+    for _ in range(3):
+        assert torch.equal(bias_relu(x.clone(), bias), (x + bias).relu())
+
+
+@pytest.mark.parametrize("name", ["attention", "dropout", "bias_relu"])
+def test_second_derivatives_are_refused(name: str) -> None:
+    """Of attention, even where the gradient that comes in is a constant: its own gradient depends on the input."""
+    query_key, values, bias = (tensor.requires_grad_() for tensor in inputs(3, 4, 2, 5, 5))
+    wide = torch.randn(3, 1, 10, requires_grad=True)
+    loss, leaf = {
+        "attention": (lambda: poly_attention(query_key, values, bias, 0.4).sum(), query_key),
+        "dropout": (lambda: (add_dropout(values, values * 2, 0.5, training=True) ** 2).sum(), values),
+        "bias_relu": (lambda: (bias_relu(query_key[:, :, :10] * 1, wide) ** 2).sum(), wide),
+    }[name]
+    (gradient,) = torch.autograd.grad(loss(), leaf, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        (gradient**2).sum().backward()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -94,3 +94,17 @@ def test_threads_do_not_change_a_bit(graph: Graph, columns: int) -> None:
     finally:
         torch.set_num_threads(threads)
     assert all(torch.equal(one, two) for one, two in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("name", ["product", "chebyshev", "optimal"])
+def test_second_derivatives_are_refused(name: str) -> None:
+    operator = DifferentiableOperator(Operator(small()))
+    x = torch.randn(7, 3, requires_grad=True)
+    loss = {
+        "product": lambda: (operator.product(x) ** 2).sum(),
+        "chebyshev": lambda: (operator.chebyshev(x, 3) ** 2).sum(),
+        "optimal": lambda: operator.optimal(x, 3).sum(),
+    }[name]()
+    (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        (gradient**2).sum().backward()

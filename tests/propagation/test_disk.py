@@ -216,8 +216,11 @@ def test_file_that_is_cut_off_while_it_is_read(tmp_path: Path, name: str) -> Non
     assert (tmp_path / "t" / "tokens.npy").read_bytes() == (tmp_path / "whole" / "tokens.npy").read_bytes()
 
 
-def test_no_nodes_and_unknown_type(tmp_path: Path) -> None:
-    write_tokens(random_graph(), tmp_path / "none", "chebyshev", 2, nodes=[], engine="disk")
-    assert open_tokens(tmp_path / "none")[:].shape == (0, 3, 40)
+@pytest.mark.parametrize("engine", ["memory", "disk"])
+def test_no_nodes_and_unknown_type(tmp_path: Path, engine: str) -> None:
+    for none in ([], np.zeros(random_graph().num_nodes, bool)):
+        with pytest.raises(InvalidParameter, match=r"'nodes' must name at least one node\. Got none"):
+            write_tokens(random_graph(), tmp_path / "none", "chebyshev", 2, nodes=none, engine=engine)
     with pytest.raises(InvalidParameter, match="'dtype' of tokens must be float32 or float16"):
-        write_tokens(random_graph(), tmp_path / "t", "chebyshev", 2, engine="disk", dtype="int8")
+        write_tokens(random_graph(), tmp_path / "t", "chebyshev", 2, engine=engine, dtype="int8")
+    assert list(tmp_path.iterdir()) == []

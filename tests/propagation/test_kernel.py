@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _ctypes
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,16 +103,32 @@ def test_native_kernel_is_built_and_used() -> None:
     assert kernel_name() == "native"
 
 
-def test_fallback_says_so_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(module.importlib.machinery, "EXTENSION_SUFFIXES", [".nothing"])
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [("absent", "is not built"), ("damaged", "cannot be loaded"), ("foreign", "cannot be loaded"), ("old", "another")],
+)
+def test_fallback_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, state: str, reason: str
+) -> None:
+    built = next(Path(module.__file__).parent.glob("_kernel*"))
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "__init__.py"))
+    library = tmp_path / f"_kernel{module.importlib.machinery.EXTENSION_SUFFIXES[0]}"
+    if state == "damaged":
+        library.write_bytes(b"\x7fELF and nothing more")
+    elif state == "foreign":  # a library without our functions
+        library.symlink_to(_ctypes.__file__)
+    elif state == "old":
+        library.symlink_to(built)
+        monkeypatch.setattr(module, "_ABI", -1)
     module._native.cache_clear()
     try:
         with caplog.at_level(logging.WARNING, logger="polyformer"):
             assert kernel_name() == "scipy"
             assert kernel_name() == "scipy"
         assert [record.levelname for record in caplog.records] == ["WARNING"]
+        assert reason in caplog.text
         monkeypatch.setenv("POLYFORMER_KERNEL", "native")
-        with pytest.raises(MissingDependency, match="not built"):
+        with pytest.raises(MissingDependency, match=f"The native kernel .*{reason}"):
             kernel_name()
     finally:
         module._native.cache_clear()

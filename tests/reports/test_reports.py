@@ -134,6 +134,34 @@ def test_without_test_nodes_others_are_judged_and_that_is_said(tmp_path: Path) -
     assert findings.outcome.interval is None
 
 
+@pytest.mark.filterwarnings("error:.*(NaN|Degrees of freedom|[Pp]ositive|invalid value)")
+@pytest.mark.parametrize("metric", ["roc_auc", "r2"])
+def test_scores_that_are_not_numbers_are_left_out(tmp_path: Path, metric: str) -> None:
+    """One class, or one value, among the nodes to judge by: there is no ROC-AUC and no R²."""
+    random = np.random.default_rng(0)
+    graph = Graph(random.integers(0, 60, (2, 150)), random.standard_normal((60, 5)).astype(np.float32), 60)
+    labels = np.where(np.arange(60) < 40, np.arange(60) % 2, 1)
+    split = Split(np.arange(40), np.arange(40, 50), np.arange(50, 60))
+    values = labels if metric == "roc_auc" else labels.astype(np.float64)
+    Task("mine", graph, values, [split], "given", metric).save(tmp_path / "graph")
+    path = tmp_path / "run"
+    result = execute_run(RunRequest(str(tmp_path / "graph"), settings=SMALL), path)
+    assert (result["val"], result["test"], "squared_error" in result) == (None, None, False)
+    lines = [(path / "result.json").read_text(), *(path / "metrics.jsonl").read_text().splitlines()]
+    assert "NaN" not in "".join(lines)
+    assert json.loads(lines[1])["val"] is None
+    findings = gather(path)
+    write_report(findings, tmp_path / "r.html")
+    assert findings.outcome is not None
+    assert findings.outcome.interval is None
+    page = (tmp_path / "r.html").read_text()
+    assert '<div class="score">' not in page
+    assert 'id="chart-roc"' not in page
+    assert 'id="chart-learning"' in page
+    assert ">nan<" not in page.lower()
+    assert run("compare", path, path, "--out", tmp_path / "c.html") == 0
+
+
 def test_larger_graphs_are_sampled_and_say_so(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(found, "WHOLE_NODES", 100)
     monkeypatch.setattr(found, "_MAP_NODES", 80)
@@ -161,6 +189,32 @@ def test_a_run_that_is_not_finished_or_of_another_version(trained: Path, tmp_pat
     assert "made by polyformer 0.0.1" in page
     with pytest.raises(DataNotFound, match="no run directory"):
         gather(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", {"model": None}, "config.json' is damaged: it has no 'model'"),
+        ("config.json", {"settings": [1]}, "config.json' is damaged: it holds no JSON object"),
+        ("config.json", {"task": {}}, "config.json' is damaged: it has no 'name'"),
+        ("result.json", [1], "result.json' is damaged: it holds no JSON object"),
+        ("result.json", {"epochs": None}, "result.json' is damaged: it has no 'epochs'"),
+        ("metrics.jsonl", {"epoch": 1}, "metrics.jsonl' is damaged: it has no 'loss'"),
+        ("metrics.jsonl", 7, "metrics.jsonl' is damaged: it holds no JSON object"),
+    ],
+)
+def test_damaged_records(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: Any, message: str
+) -> None:
+    """Keys of ``content`` replace those of the file, those with None are taken out; a list or number replaces it."""
+    shutil.copytree(trained, tmp_path / "run")
+    path = tmp_path / "run" / name
+    if isinstance(content, dict) and name != "metrics.jsonl":
+        gone = [key for key, value in content.items() if value is None]
+        content = {key: value for key, value in (json.loads(path.read_text()) | content).items() if key not in gone}
+    path.write_text(json.dumps(content))
+    assert run("report", tmp_path / "run", "--out", tmp_path / "r.html") == 2
+    assert message in capsys.readouterr().err
 
 
 def test_train_ends_with_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -69,6 +70,16 @@ def test_damaged_directory(tmp_path, damage: str) -> None:
         open_tokens(tmp_path / "t")
     with pytest.raises(DataNotFound, match="no token directory"):
         open_tokens(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("key", ["view", "order", "subset", "operator", "dtype"])
+def test_a_manifest_without_a_key(tmp_path: Path, key: str) -> None:
+    write_tokens(GRAPH, tmp_path / "t", "chebyshev", 2)
+    manifest = json.loads((tmp_path / "t" / "manifest.json").read_text())
+    del manifest[key]
+    (tmp_path / "t" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(FileCorrupt, match=f"is damaged: it has no '{key}'"):
+        open_tokens(tmp_path / "t")
 
 
 def test_full_disk_leaves_what_is_done(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

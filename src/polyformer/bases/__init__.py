@@ -19,6 +19,7 @@ from polyformer.registry import Registry, check_options, parse_spec
 
 __all__ = [
     "BASES",
+    "LARGEST_ORDER",
     "Basis",
     "Bernstein",
     "Chebyshev",
@@ -47,6 +48,9 @@ BASES: Registry[type[Basis]] = Registry(
         "optimal": Optimal,
     },
 )
+
+LARGEST_ORDER = 1000
+"""Mixing matrices and responses grow with its square."""
 
 
 def list_bases() -> list[str]:
@@ -90,9 +94,11 @@ def basis_config(basis: Basis, order: int) -> str | dict[str, Any]:
 
 
 def check_order(order: Any) -> int:
-    """K as an int, at least 0."""
+    """K as an int, at least 0 and at most ``LARGEST_ORDER``."""
     if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < 0:
         raise InvalidParameter(f"'order' must be a whole number, 0 or more. Got {order!r}. Try 10.")
+    if order > LARGEST_ORDER:
+        raise InvalidParameter(f"'order' must be at most {LARGEST_ORDER:,}. Got {order:,}. Try 10.")
     return int(order)
 
 

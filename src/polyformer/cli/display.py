@@ -143,4 +143,5 @@ class Display:
 
 
 def _epoch_text(record: EpochRecord, best_epoch: int, best_score: float) -> str:
-    return f"loss {record.loss:.4f}  val {record.val:.4f}  best {best_score:.4f} (epoch {best_epoch})"
+    val, best = (f"{score:.4f}" if math.isfinite(score) else "–" for score in (record.val, best_score))
+    return f"loss {record.loss:.4f}  val {val}  best {best} (epoch {best_epoch})"

@@ -47,7 +47,6 @@ def filters(
     from polyformer.filters import write_filters
     from polyformer.machine import parse_bytes
     from polyformer.prediction import Resources, open_run_task
-    from polyformer.tokens import check_nodes
     from polyformer.training.saved_model import load_model
 
     display = Display(json_only)
@@ -57,9 +56,7 @@ def filters(
         raise InvalidParameter(f"'--out' must be a file. Got the directory '{out}'. Try {out / 'filters.parquet'}.")
     with display.stages() as loading:
         task = open_run_task(run, data, None if data_root is None else str(data_root), loading)
-    chosen = check_nodes(select_nodes(nodes, task.labels), task.graph.num_nodes)
-    if chosen is not None and len(chosen) == 0:
-        raise InvalidParameter(f"'--nodes' must select at least one node. Got {nodes}, which selects none.")
+    chosen = select_nodes(nodes, task.labels)
     with display.share("tokens") as progress, display.share("filters") as walked:
         resources = Resources(limit, tokens, existing_folder(out), display.say, progress, walked)
         count = write_filters(

@@ -53,7 +53,6 @@ def predict(
     from polyformer.machine import parse_bytes
     from polyformer.prediction import Resources, open_run_task, predict_blocks, write_predictions
     from polyformer.sharded_prediction import ClusterOptions, predict_shards
-    from polyformer.tokens import check_nodes
     from polyformer.training.saved_model import load_model
 
     display, spread = Display(json_only), on_ray(engine, address, workers)
@@ -63,9 +62,7 @@ def predict(
         raise InvalidParameter(f"'--out' must be a file. Got the directory '{out}'. Try {out / 'predictions.parquet'}.")
     with display.stages() as loading:
         task = open_run_task(run, data, None if data_root is None else str(data_root), loading)
-    chosen = check_nodes(select_nodes(nodes, task.labels), task.graph.num_nodes)
-    if chosen is not None and len(chosen) == 0:
-        raise InvalidParameter(f"'--nodes' must select at least one node. Got {nodes}, which selects none.")
+    chosen = select_nodes(nodes, task.labels)
     with display.share("tokens") as progress, display.share("predicting") as predicted, contextlib.ExitStack() as stack:
         use = Resources(limit, tokens, existing_folder(out), display.say, progress, predicted)
         if spread:

@@ -219,7 +219,7 @@ def _tell(display: Display, event: Event, workers: int) -> None:
         display.say(f"failed, and its other runs with it: {what}: {event.failure}")
         return
     result = event.record["result"]
-    score = "no test nodes" if result["test"] is None else f"{result['metric']} {result['test']:.4f}"
+    score = "no test score" if result["test"] is None else f"{result['metric']} {result['test']:.4f}"
     display.say(f"[{event.done}/{event.total}] {what}: {score} in {format_seconds(result['seconds'])}; {left}")
 
 

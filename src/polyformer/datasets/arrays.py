@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyformer.errors import FileCorrupt, PolyformerError
+from polyformer.graph_checks import validate_sparse
 
 __all__ = ["csr_from_arrays", "read_mat", "read_npz", "read_number_table", "reading", "row_normalised"]
 
@@ -54,7 +55,7 @@ def csr_from_arrays(arrays: Mapping[str, np.ndarray], prefix: str, path: Path) -
     with reading(path):
         rows, columns = (int(size) for size in arrays[f"{prefix}shape"])
         matrix = sp.csr_matrix((values, indices, arrays[f"{prefix}indptr"]), shape=(rows, columns))
-        matrix.check_format(full_check=True)
+        validate_sparse(matrix)
     return matrix
 
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ from polyformer.datasets.ogb import CITATION, SPLIT_FILES, URL, read_time_split
 from polyformer.datasets.published import Contents, PublishedDataset, check_counts
 from polyformer.datasets.sources import RemoteFile, processed_root
 from polyformer.errors import FileCorrupt
-from polyformer.files import new_directory, write_json
 from polyformer.graph import FORMAT, Graph
-from polyformer.importing.array_files import NpyWriter, npy_digest
-from polyformer.importing.csr_writer import CsrWriter
+from polyformer.importing.array_files import NpyWriter
+from polyformer.importing.csr_writer import write_csr
+from polyformer.importing.directory import import_folder, write_manifest
 from polyformer.importing.edges import EdgeBatch
 from polyformer.importing.external_sort import BYTES_PER_ENTRY, EdgeSorter
 from polyformer.progress import Stages
@@ -62,7 +61,7 @@ class OgbBinary(PublishedDataset):
         key = hashlib.sha256(f"{source.st_size} {source.st_mtime_ns} {FORMAT}".encode()).hexdigest()[:12]
         folder = processed_root() / f"{self.name}-{key}"
         if not folder.is_dir():
-            with new_directory(folder) as unfinished:
+            with import_folder(folder) as unfinished:
                 _stream_graph(paths[_DATA], unfinished, self.memory, progress)
         return folder
 
@@ -76,54 +75,21 @@ def _stream_graph(path: Path, folder: Path, memory: int, progress: Stages | None
     num_nodes, num_features = features.shape
     num_entries = _write_edges(edges, num_nodes, folder, memory, progress)
     _write_features(features, folder, progress)
-    structure = npy_digest(folder / "indptr.npy", folder / "indices.npy")
-    manifest = {
-        "format": FORMAT,
-        "kind": "graph",
-        "num_nodes": num_nodes,
-        "num_edges": num_entries // 2,
-        "num_entries": num_entries,
-        "num_features": num_features,
-        "weighted": False,
-        "features": "dense",
-        "structure": structure,
-        "fingerprint": f"{structure}-{npy_digest(folder / 'features.npy')}",
-    }
-    write_json(folder / "manifest.json", manifest)
+    write_manifest(folder, num_nodes, num_entries, num_features)
 
 
 def _write_edges(edges: NpzMember, num_nodes: int, folder: Path, memory: int, progress: Stages | None) -> int:
     """Both directions of every edge as CSR arrays; returns how many entries there are."""
-    with _sorter(folder, memory) as sorter:
-        done = 0
+    sorter = EdgeSorter(folder / "work", memory // BYTES_PER_ENTRY[False] // 2, weighted=False)
+    try:
         for source, target in edges.columns():
             _check_ids(source, target, num_nodes, edges.path)
             sorter.add(EdgeBatch(source, target, None))
-            done += len(source)
             if progress is not None:
-                progress("sorting edges", done, edges.shape[1])
-        with CsrWriter(folder, weighted=False) as writer:
-            for entries in sorter.merge():
-                writer.add(entries)
-                if progress is not None:
-                    progress("writing edges", writer.num_entries, sorter.num_entries)
-            writer.finish(num_nodes)
-        return writer.num_entries
-
-
-@contextlib.contextmanager
-def _sorter(folder: Path, memory: int) -> Iterator[EdgeSorter]:
-    """A sorter whose runs are gone at the end."""
-    runs = folder / "runs"
-    runs.mkdir()
-    sorter = EdgeSorter(runs, memory // BYTES_PER_ENTRY[False] // 2, weighted=False)
-    try:
-        yield sorter
+                progress("sorting edges", sorter.rows_read, edges.shape[1])
+        return write_csr(folder, sorter, num_nodes, progress).num_entries
     finally:
         sorter.close()
-        for file in runs.iterdir():
-            file.unlink()
-        runs.rmdir()
 
 
 def _check_ids(source: np.ndarray, target: np.ndarray, num_nodes: int, path: Path) -> None:

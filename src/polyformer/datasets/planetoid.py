@@ -14,6 +14,7 @@ from polyformer.datasets.pickles import load_pickle
 from polyformer.datasets.published import Contents, PublishedDataset
 from polyformer.datasets.sources import RemoteFile
 from polyformer.graph import Graph
+from polyformer.graph_checks import validate_sparse
 from polyformer.splits import Split
 
 __all__ = ["CITESEER", "CORA", "PUBMED", "Planetoid"]
@@ -74,7 +75,7 @@ def _features(path: Path) -> sp.csr_matrix:
         rebuilt = sp.csr_matrix(
             (state["data"], state["indices"], state["indptr"]), shape=state.get("_shape"), dtype=np.float32
         )
-        rebuilt.check_format(full_check=True)
+        validate_sparse(rebuilt)
     return rebuilt
 
 

@@ -128,7 +128,8 @@ def _filter_panels(runs: Sequence[_Run], data_root: Path | None, clusters: int, 
         learned = learned_filters(run.model, clusters, root, by_shape)
         chart, content = _filters(run, learned)
         metric, score = run.record["result"]["metric"], run.record["result"]["test"]
-        title = f"{run.series.model} on {run.series.dataset}, {_METRICS[metric]} {score:.4f}"
+        told = "no score" if score is None else f"{_METRICS[metric]} {score:.4f}"
+        title = f"{run.series.model} on {run.series.dataset}, {told}"
         panels.append(Panel(title, chart, run.remark))
         numbers.append(run.facts() | content)
     about = "Mean response of each cluster of nodes (k-means), with one standard deviation over its nodes."

@@ -12,7 +12,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
-from polyformer.graph_checks import to_numpy
+from polyformer.graph_checks import to_numpy, validate_sparse
 from polyformer.importing.edges import ArrayEdges
 from polyformer.importing.features import ArrayFeatures
 from polyformer.importing.identifiers import DenseIds
@@ -52,7 +52,9 @@ def read_npz(path: Path, options: ImportOptions) -> Source:
 
 
 def _from_scipy(path: Path, options: ImportOptions) -> Source:
-    matrix = sp.load_npz(path).tocoo()
+    matrix = sp.load_npz(path)
+    validate_sparse(matrix)
+    matrix = matrix.tocoo()
     if matrix.shape[0] != matrix.shape[1]:
         raise InvalidData(f"The adjacency matrix in '{path}' must be square. Got shape {matrix.shape}.")
     weights = None if options.weight_column == "" or np.all(matrix.data == 1) else matrix.data
@@ -68,9 +70,24 @@ def read_pt(path: Path, options: ImportOptions) -> Source:
     held = {name: value for name, value in held.items() if name in keys and value is not None}
     if "edge_index" not in held:
         raise InvalidData(f"'{path}' holds no edge_index. Save a torch_geometric Data object or its to_dict().")
-    count = held.pop("num_nodes", None)
-    arrays = {name: value if name == "x" else to_numpy(value, name) for name, value in held.items()}
-    return _from_arrays("PyTorch Geometric", path, arrays, keys, options, None if count is None else int(count))
+    count = _node_count(held.pop("num_nodes", None), path)
+    arrays = {name: value if _is_sparse(name, value) else to_numpy(value, name) for name, value in held.items()}
+    return _from_arrays("PyTorch Geometric", path, arrays, keys, options, count)
+
+
+def _is_sparse(name: str, value: Any) -> bool:
+    """Whether these are sparse features, which stay so."""
+    return name == "x" and "sparse" in str(getattr(value, "layout", ""))
+
+
+def _node_count(value: Any, path: Path) -> int | None:
+    """N where the file says it."""
+    if value is None:
+        return None
+    count = to_numpy(value, "num_nodes")
+    if count.size != 1 or count.dtype.kind not in "iu" or int(count.item()) < 1:
+        raise InvalidData(f"'num_nodes' of '{path}' must be a whole number, 1 or more. Got {value!r:.50}. Correct it.")
+    return int(count.item())
 
 
 def _load_pt(path: Path) -> Any:
@@ -125,7 +142,7 @@ def _from_arrays(
         )
     features = ArrayFeatures(held["x"]) if "x" in held and options.features != () else None
     labels = _labels(held["y"], path, options) if "y" in held and options.label_column != "" else None
-    sizes = [int(held[name].shape[0]) for name in ("x", "y") if name in held]
+    sizes = [int(held[name].shape[0]) for name in ("x", "y") if name in held and held[name].ndim]
     num_nodes = count or (sizes[0] if sizes else options.num_nodes)
     if any(size != num_nodes for size in sizes):
         raise InvalidData(

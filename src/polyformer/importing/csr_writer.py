@@ -8,9 +8,10 @@ from types import TracebackType
 import numpy as np
 
 from polyformer.importing.array_files import NpyWriter
-from polyformer.importing.external_sort import Entries
+from polyformer.importing.external_sort import EdgeSorter, Entries
+from polyformer.progress import Stages
 
-__all__ = ["CsrWriter"]
+__all__ = ["CsrWriter", "write_csr"]
 
 _CHUNK = 1 << 16
 _LONGEST_REPEAT = 1 << 22
@@ -74,3 +75,14 @@ class CsrWriter:
         for writer in (self._indptr, self._indices, self._weights):
             if writer is not None:
                 writer.__exit__(kind, error, trace)
+
+
+def write_csr(folder: Path, sorter: EdgeSorter, num_nodes: int, progress: Stages | None) -> CsrWriter:
+    """Write all that the sorter holds; the writer tells how much that was."""
+    with CsrWriter(folder, sorter.weighted) as writer:
+        for entries in sorter.merge():
+            writer.add(entries)
+            if progress is not None:
+                progress("writing edges", writer.num_entries, sorter.num_entries)
+        writer.finish(num_nodes)
+    return writer

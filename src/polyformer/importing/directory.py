@@ -6,20 +6,21 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from polyformer.errors import InvalidData
-from polyformer.files import array_digest, file_samples, new_directory, try_lock
-from polyformer.graph import ARRAY_FILES, FORMAT
+from polyformer.files import array_digest, new_directory, try_lock, write_json
+from polyformer.graph import describe_arrays
 from polyformer.importing.array_files import NpyWriter, npy_digest
 from polyformer.importing.features import ArrayFeatures, FeatureStream
 from polyformer.progress import Stages
+from polyformer.tasks import Task
 
-__all__ = ["graph_manifest", "import_folder", "sync", "write_features"]
+__all__ = ["import_folder", "write_features", "write_manifest"]
 
 _MARK = "import.lock"
 
@@ -49,13 +50,13 @@ def _remove_leftovers(destination: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_features(folder: Path, features: FeatureStream | None, num_nodes: int, progress: Stages | None) -> str | None:
-    """Write ``features.npy`` block by block, or ``features.npz``; returns ``dense``, ``sparse`` or None."""
+def write_features(folder: Path, features: FeatureStream | None, num_nodes: int, progress: Stages | None) -> None:
+    """Write ``features.npy`` block by block, or ``features.npz``."""
     if features is None:
-        return None
+        return
     if isinstance(features, ArrayFeatures) and not isinstance(features.values, np.ndarray):
         sp.save_npz(folder / "features.npz", features.values, compressed=False)
-        return "sparse"
+        return
     dtype = features.values.dtype if isinstance(features, ArrayFeatures) else np.dtype(np.float32)
     with NpyWriter(folder / "features.npy", dtype, (features.num_columns,)) as writer:
         for block in features.blocks():
@@ -64,38 +65,33 @@ def write_features(folder: Path, features: FeatureStream | None, num_nodes: int,
                 progress("writing features", writer.length, num_nodes)
     if writer.length != num_nodes:
         raise InvalidData(f"There must be {num_nodes:,} rows of features, one per node. Got {writer.length:,}.")
-    return "dense"
 
 
-def graph_manifest(
-    folder: Path, num_nodes: int, num_entries: int, weighted: bool, features: FeatureStream | None, kind: str | None
-) -> dict[str, Any]:
-    """The same manifest as :meth:`polyformer.graph.Graph.save` writes for these arrays."""
-    arrays = [folder / "indptr.npy", folder / "indices.npy", *([folder / "weights.npy"] if weighted else [])]
-    structure = fingerprint = npy_digest(*arrays)
-    if kind == "dense":
-        fingerprint = f"{structure}-{npy_digest(folder / 'features.npy')}"
-    elif kind == "sparse":
-        assert isinstance(features, ArrayFeatures)
-        matrix = features.values
-        assert not isinstance(matrix, np.ndarray)
-        fingerprint = f"{structure}-{array_digest(matrix.indptr, matrix.indices, matrix.data)}"
-    return {
-        "format": FORMAT,
-        "kind": "graph",
-        "num_nodes": num_nodes,
-        "num_edges": num_entries // 2,
-        "num_entries": num_entries,
-        "num_features": 0 if features is None else features.num_columns,
-        "weighted": weighted,
-        "features": kind,
-        "structure": structure,
-        "fingerprint": fingerprint,
-        "samples": file_samples(folder, ARRAY_FILES),
-    }
+def write_manifest(folder: Path, num_nodes: int, num_entries: int, num_features: int, task: Task | None = None) -> None:
+    """Write ``manifest.json`` of the arrays in ``folder``, as ``save`` does, with a task's labels, and sync all.
+
+    Structure and features are hashed at the same time.
+    """
+    arrays = [path for name in ("indptr", "indices", "weights") if (path := folder / f"{name}.npy").exists()]
+    with ThreadPoolExecutor(2) as pool:
+        structure, features = pool.submit(npy_digest, *arrays), pool.submit(_features_digest, folder)
+        hashes = [structure.result(), *features.result()]
+    manifest = describe_arrays(folder, num_nodes, num_entries, num_features, hashes[0], "-".join(hashes))
+    write_json(folder / "manifest.json", manifest | ({} if task is None else task.write_labels(folder)))
+    _sync(folder)
 
 
-def sync(folder: Path) -> None:
+def _features_digest(folder: Path) -> list[str]:
+    """The hash of the features, if there are any."""
+    if (folder / "features.npy").exists():
+        return [npy_digest(folder / "features.npy")]
+    if (folder / "features.npz").exists():
+        matrix = sp.load_npz(folder / "features.npz")
+        return [array_digest(matrix.indptr, matrix.indices, matrix.data)]
+    return []
+
+
+def _sync(folder: Path) -> None:
     """Have the files on the disk before the directory gets its name."""
     for path in folder.glob("*.*"):
         handle = os.open(path, os.O_RDONLY)

@@ -15,7 +15,7 @@ from polyformer.importing.columns import EDGE_ROLES, match_column, require_colum
 from polyformer.importing.options import ColumnMatch, ImportOptions
 from polyformer.importing.tables import BATCH_ROWS, Table
 
-__all__ = ["ArrayEdges", "EdgeBatch", "EdgeReader", "TableEdges", "as_ids", "id_kind"]
+__all__ = ["ArrayEdges", "EdgeBatch", "EdgeReader", "TableEdges", "as_ids", "id_kind", "node_numbers"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class ArrayEdges(EdgeReader):
     def batches(self) -> Iterator[EdgeBatch]:
         for start in range(0, self.edge_index.shape[1], BATCH_ROWS):
             part = slice(start, start + BATCH_ROWS)
-            source, target = self.edge_index[:, part].astype(np.int64)
+            source, target = node_numbers(self.edge_index[:, part], self.name)
             yield EdgeBatch(source, target, None if self.weights is None else self.weights[part])
 
 
@@ -84,6 +84,13 @@ class TableEdges(EdgeReader):
             weights = _weights(batch.column(2), start, self.columns[2], self.name) if self.weighted else None
             yield EdgeBatch(source, target, weights)
             start += batch.num_rows
+
+
+def node_numbers(ids: np.ndarray, name: str) -> np.ndarray:
+    """Integers of any width as int64; those that do not fit are refused."""
+    if ids.dtype.kind == "u" and int(ids.max(initial=0)) >= 2**63:
+        raise InvalidData(f"Node ids in '{name}' must be below 2^63. Got {int(ids.max())}. Number the nodes from 0.")
+    return ids.astype(np.int64, copy=False)
 
 
 def id_kind(schema: pa.Schema, column: str, table: str) -> str:

@@ -79,8 +79,7 @@ class NumberColumn(FeatureColumn):
     """Numbers and booleans as they are; a missing one is refused."""
 
     def encode(self, values: Any, start: int, table: str) -> np.ndarray:
-        numbers = values.cast(pa.float64() if pa.types.is_decimal(values.type) else pa.float32(), safe=False)
-        block = np.asarray(numbers.to_numpy(zero_copy_only=False), np.float32)[:, None]
+        block = _as_float32(values)[:, None]
         _refuse_missing(block, self.name, start, table)
         return block
 
@@ -100,8 +99,7 @@ class ListColumn(FeatureColumn):
                 f"Vectors in the column '{self.name}' of '{table}' must all have {self.width} numbers. "
                 f"Got {int(lengths[wrong[0]])} in row {start + int(wrong[0]) + 1}."
             )
-        flat = values.flatten().cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False)
-        block = np.asarray(flat, np.float32).reshape(-1, self.width)
+        block = _as_float32(values.flatten()).reshape(-1, self.width)
         _refuse_missing(block, self.name, start, table)
         return block
 
@@ -145,6 +143,11 @@ class TableFeatures(FeatureStream):
                 pieces = [c.encode(part.column(i), start + first, self.table.name) for i, c in enumerate(self.columns)]
                 yield np.concatenate(pieces, axis=1)
             start += batch.num_rows
+
+
+def _as_float32(values: Any) -> np.ndarray:
+    numbers = values.cast(pa.float64() if pa.types.is_decimal(values.type) else pa.float32(), safe=False)
+    return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float32)
 
 
 def _refuse_missing(block: np.ndarray, name: str, start: int, table: str) -> None:

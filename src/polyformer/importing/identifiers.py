@@ -17,6 +17,7 @@ from polyformer.importing.edges import EdgeBatch, EdgeReader
 __all__ = ["DenseIds", "IntegerIds", "NodeIds", "NotDense", "StringIds", "collect_ids", "find_duplicate"]
 
 MAX_NODES = 2**31 - 1
+LONGEST_ID = 1000
 _SHOWN = 5
 _PENDING = 1 << 22
 
@@ -132,10 +133,18 @@ class IntegerIds(NodeIds):
 
 
 class StringIds(NodeIds):
-    """String ids, found through arrow's hash table."""
+    """String ids, found through arrow's hash table; none so long that all together, stored alike, would fill a disk."""
 
     def __init__(self, values: Any) -> None:
         self.values = values
+        lengths = pc.utf8_length(values)
+        longest = pc.max(lengths).as_py() or 0
+        if longest > LONGEST_ID:
+            text = values[pc.index(lengths, longest).as_py()].as_py()
+            raise InvalidData(
+                f"Node ids must have at most {LONGEST_ID:,} characters. Got one of {longest:,} that begins with "
+                f"'{text[:30]}'. Shorten it in both tables."
+            )
 
     @property
     def num_nodes(self) -> int:

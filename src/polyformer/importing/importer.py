@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from polyformer.errors import InvalidData, OutOfResources
-from polyformer.files import write_json
 from polyformer.graph import Graph
-from polyformer.importing.csr_writer import CsrWriter
-from polyformer.importing.directory import graph_manifest, import_folder, sync, write_features
+from polyformer.graph_checks import check_degrees
+from polyformer.importing.csr_writer import CsrWriter, write_csr
+from polyformer.importing.directory import import_folder, write_features, write_manifest
 from polyformer.importing.edges import EdgeBatch
 from polyformer.importing.external_sort import BYTES_PER_ENTRY, EdgeSorter
 from polyformer.importing.identifiers import NodeIds
@@ -54,14 +54,11 @@ def import_graph(
     with import_folder(destination) as folder:
         opened = read_source(path, options)
         sorter, writer, ids = _write_edges(opened, folder, destination, options, progress)
-        kind = write_features(folder, opened.features, ids.num_nodes, progress)
+        write_features(folder, opened.features, ids.num_nodes, progress)
         # Labels are checked and written by a task around a graph without edges: the edges stay on disk.
         task = build_task(opened, Graph(np.empty((2, 0), np.int64), num_nodes=ids.num_nodes), ids, options)
-        manifest = graph_manifest(
-            folder, ids.num_nodes, writer.num_entries, opened.edges.weighted, opened.features, kind
-        )
-        write_json(folder / "manifest.json", manifest | task.write_labels(folder))
-        sync(folder)
+        num_features = 0 if opened.features is None else opened.features.num_columns
+        write_manifest(folder, ids.num_nodes, writer.num_entries, num_features, task)
     return ImportSummary(
         destination=destination,
         format=opened.format,
@@ -69,7 +66,7 @@ def import_graph(
         notes=_notes(opened, task),
         num_nodes=ids.num_nodes,
         num_edges=writer.num_entries // 2,
-        num_features=manifest["num_features"],
+        num_features=num_features,
         num_classes=task.num_classes,
         weighted=opened.edges.weighted,
         metric=task.metric,
@@ -90,12 +87,9 @@ def _write_edges(
     capacity = spare_bytes(options.memory) // BYTES_PER_ENTRY[weighted]
     sorter, ids = pour_edges(source, lambda: EdgeSorter(folder / "work", capacity, weighted), progress)
     try:
-        with CsrWriter(folder, weighted) as writer:
-            for entries in sorter.merge():
-                writer.add(entries)
-                if progress is not None:
-                    progress("writing edges", writer.num_entries, sorter.num_entries)
-            writer.finish(ids.num_nodes)
+        writer = write_csr(folder, sorter, ids.num_nodes, progress)
+        if weighted:
+            check_degrees(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("indptr", "weights")))
     finally:
         sorter.close()
     return sorter, writer, ids

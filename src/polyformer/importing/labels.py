@@ -93,7 +93,13 @@ def _classes(column: Any) -> Labels:
             raise InvalidData("Labels that are classes must be whole numbers or strings. Got fractions.") from None
     had_minus_one = False
     if pa.types.is_integer(column.type):
-        column = column.cast(pa.int64())
+        try:
+            column = column.cast(pa.int64())
+        except pa.ArrowInvalid:
+            largest = pc.max(column).as_py()
+            raise InvalidData(
+                f"Labels that are classes must be below 2^63. Got {largest}. Number them from 0."
+            ) from None
         had_minus_one = bool(pc.any(pc.equal(column, -1)).as_py())
         column = pc.if_else(pc.equal(column, -1), None, column)
     names = pc.unique(column.drop_null())

@@ -61,6 +61,7 @@ class NodeTable:
         names = self._feature_names(roles)
         self.types = {column: pa.string() for column in roles}
         self.types[self.id_column] = pa.int64() if self.kind == "integer" else pa.string()
+        self.types |= self._feature_types(names)
         maybe = [name for name in names if self._may_be_category(name)]
         lists = [name for name in names if _is_list(self.table.schema.field(name).type)]
         held: dict[str, list[Any]] = {name: [] for name in roles}
@@ -74,8 +75,9 @@ class NodeTable:
                 values = _plain(batch.column(name))
                 distinct[name] = _distinct(distinct.get(name), values, self._limit(name, None))
             for name in lists:
-                if batch.num_rows and name not in widths:
-                    widths[name] = int(pc.list_value_length(batch.column(name))[0].as_py() or 0)
+                if name not in widths:
+                    lengths = pc.list_value_length(batch.column(name)).drop_null()
+                    widths |= {name: int(lengths[0].as_py())} if len(lengths) else {}
             rows += batch.num_rows
         if rows == 0:
             raise InvalidData(f"'{self.name}' has no rows. Give it one row per node.")
@@ -91,6 +93,17 @@ class NodeTable:
             if name not in names:
                 raise InvalidData(f"'{self.name}' has no column '{name}'. Its columns are: {', '.join(names[:20])}.")
         return list(self.options.features)
+
+    def _feature_types(self, names: list[str]) -> dict[str, Any]:
+        """Types in which a CSV's columns hold whatever may follow: whole numbers at the top, fractions further down."""
+        types = {}
+        for name in names if isinstance(self.table, CsvTable) else ():
+            kind = self.table.schema.field(name).type
+            if _is_string(kind):
+                types[name] = pa.string()
+            elif pa.types.is_integer(kind) and name not in self.options.categories:
+                types[name] = pa.float64()
+        return types
 
     def _may_be_category(self, name: str) -> bool:
         kind = self.table.schema.field(name).type
@@ -113,16 +126,12 @@ class NodeTable:
                 )
             values = distinct.take(pc.array_sort_indices(distinct)).to_pylist()
             return CategoryColumn(name, len(values), tuple(values))
-        if _is_list(kind):
+        if _is_list(kind) and _is_number(kind.value_type) and width:
             return ListColumn(name, width)
-        if (
-            pa.types.is_integer(kind)
-            or pa.types.is_floating(kind)
-            or pa.types.is_boolean(kind)
-            or pa.types.is_decimal(kind)
-        ):
+        if _is_number(kind):
             return NumberColumn(name, 1)
-        reason = "is empty" if pa.types.is_null(kind) else f"holds {kind}"
+        empty = pa.types.is_null(kind) or (_is_list(kind) and not width)
+        reason = "is empty" if empty else f"holds {kind}"
         raise InvalidData(
             f"The column '{name}' of '{self.name}' cannot be a feature: it {reason}. "
             f"Leave it out with --features, or turn it into numbers."
@@ -171,6 +180,11 @@ def _many(count: int, nodes: NodeTable, name: str) -> str:
 
 def _is_string(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_number(kind: Any) -> bool:
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+    return any(test(kind) for test in tests)
 
 
 def _is_list(kind: Any) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
-from polyformer.importing.edges import EdgeBatch, EdgeReader
+from polyformer.importing.edges import EdgeBatch, EdgeReader, node_numbers
 from polyformer.importing.options import ColumnMatch
 from polyformer.importing.tables import BATCH_ROWS, reading
 
@@ -53,12 +53,12 @@ class RawPairs(EdgeReader):
                     source = np.fromfile(file, self.dtype, count)
                     file.seek(self.offset + (self.num_rows + start) * width)
                     target = np.fromfile(file, self.dtype, count)
-                yield EdgeBatch(source, target, None)
+                yield EdgeBatch(node_numbers(source, self.name), node_numbers(target, self.name), None)
 
 
 def _layout(path: Path) -> tuple[np.dtype, int, int, bool]:
     """Dtype, where the numbers start, how many edges, and whether the two ends of an edge stand side by side."""
-    if path.suffix != ".npy":
+    if path.suffix.lower() != ".npy":
         size = path.stat().st_size
         if size % 8:
             raise FileCorrupt(f"'{path}' must hold pairs of int32, so its size must divide by 8. Got {size} bytes.")

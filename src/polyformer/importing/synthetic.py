@@ -13,15 +13,13 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from polyformer.errors import InvalidParameter, MissingDependency, OutOfResources
-from polyformer.files import file_samples, write_json
-from polyformer.graph import ARRAY_FILES, FORMAT, Graph
-from polyformer.importing.array_files import NpyWriter, npy_digest
-from polyformer.importing.directory import import_folder, sync
+from polyformer.graph import Graph
+from polyformer.importing.array_files import NpyWriter
+from polyformer.importing.directory import import_folder, write_manifest
 from polyformer.importing.options import ImportSummary
 from polyformer.importing.synthetic_options import SyntheticOptions
 from polyformer.machine import format_bytes
@@ -58,9 +56,7 @@ def write_synthetic(spec: str, destination: Path, progress: Stages | None = None
         if options.features:
             maker.write_features(folder, progress)
         task = maker.task()
-        manifest = _manifest(folder, options, entries)
-        write_json(folder / "manifest.json", manifest | task.write_labels(folder))
-        sync(folder)
+        write_manifest(folder, options.nodes, entries, options.features, task)
     return ImportSummary(
         destination=destination,
         format="synthetic",
@@ -311,24 +307,3 @@ def _lomax_scale(mean: float, largest: float) -> float:
         reached = middle / (_TAIL - 1) * (1 - (1 + largest / max(middle, 1e-300)) ** (1 - _TAIL))
         low, high = (middle, high) if reached < mean else (low, middle)
     return high
-
-
-def _manifest(folder: Path, options: SyntheticOptions, entries: int) -> dict[str, Any]:
-    """The same manifest as :meth:`polyformer.graph.Graph.save` writes; both hashes are taken at once."""
-    with ThreadPoolExecutor(2) as pool:
-        structure = pool.submit(npy_digest, folder / "indptr.npy", folder / "indices.npy")
-        features = pool.submit(npy_digest, folder / "features.npy") if options.features else None
-        fingerprint = structure.result() + ("" if features is None else f"-{features.result()}")
-    return {
-        "format": FORMAT,
-        "kind": "graph",
-        "num_nodes": options.nodes,
-        "num_edges": entries // 2,
-        "num_entries": entries,
-        "num_features": options.features,
-        "weighted": False,
-        "features": "dense" if options.features else None,
-        "structure": structure.result(),
-        "fingerprint": fingerprint,
-        "samples": file_samples(folder, ARRAY_FILES),
-    }

@@ -28,17 +28,22 @@ def _native(wanted: str) -> ctypes.CDLL | None:
         raise InvalidParameter(f"POLYFORMER_KERNEL must be auto, native or scipy. Got '{wanted}'.")
     if wanted == "scipy":
         return None
-    folder = Path(__file__).parent
+    reason = "is not built"
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-        path = folder / f"_kernel{suffix}"
-        if path.exists():
+        path = Path(__file__).parent / f"_kernel{suffix}"
+        if not path.exists():
+            continue
+        try:
             library = ctypes.CDLL(str(path))
             if library.polyformer_abi() == _ABI:
                 return library
+            reason = "was built by another version"
+        except (OSError, AttributeError) as error:  # damaged, of another machine, or without a library that it needs
+            reason = f"cannot be loaded ({' '.join(str(error).split())})"
     if wanted == "native":
-        raise MissingDependency("The native kernel is not built. Install a C++ compiler and reinstall polyformer.")
+        raise MissingDependency(f"The native kernel {reason}. Install a C++ compiler and reinstall polyformer.")
     _log.warning(
-        "The native kernel is not built, so scipy is used, several times slower; install a C++ compiler and reinstall."
+        "The native kernel %s, so scipy is used, several times slower; install a C++ compiler and reinstall.", reason
     )
     return None
 

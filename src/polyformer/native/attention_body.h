@@ -39,7 +39,7 @@ static inline Floats tanh(Floats x) {
     const Ints sign = reinterpret_cast<Ints&>(x) & static_cast<int32_t>(0x80000000);
     Ints magnitude = reinterpret_cast<Ints&>(x) & 0x7fffffff;
     Floats a = reinterpret_cast<Floats&>(magnitude);
-    a = a < 9.0f ? a : Floats{} + 9.0f;
+    a = a > 9.0f ? Floats{} + 9.0f : a;  // in this order NaN stays NaN
     const Floats y = -2.0f * a;
     const Floats n = (y * 1.44269504088896341f + 12582912.0f) - 12582912.0f;  // rounded to a whole number
     const Floats r = (y - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -201,17 +201,17 @@ static void bias_relu(int64_t rows, int64_t width, const float* bias, float* x) 
     for (int64_t i = 0; i < rows; ++i, x += width)
         for (int64_t c = 0; c < width; ++c) {
             const float sum = x[c] + bias[c];
-            x[c] = sum > 0.0f ? sum : 0.0f;
+            x[c] = sum < 0.0f ? 0.0f : sum;  // in this order NaN stays NaN
         }
 }
 
-// grad passes where out is positive; bias_grad is its sum over the rows
+// grad passes where out is not zero; bias_grad is its sum over the rows
 static void bias_relu_backward(int64_t rows, int64_t width, const float* out, const float* grad, float* x_grad,
                                float* bias_grad) {
     for (int64_t c = 0; c < width; ++c) bias_grad[c] = 0.0f;
     for (int64_t i = 0; i < rows; ++i, out += width, grad += width, x_grad += width)
         for (int64_t c = 0; c < width; ++c) {
-            const float passed = out[c] > 0.0f ? grad[c] : 0.0f;
+            const float passed = out[c] <= 0.0f ? 0.0f : grad[c];
             x_grad[c] = passed;
             bias_grad[c] += passed;
         }

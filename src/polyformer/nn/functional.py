@@ -1,6 +1,7 @@
 """What torch would do in many passes over memory, fused: attention over few tokens, dropout, bias with ReLU.
 
-Float32 tensors on the CPU go to the native kernel, everything else through torch; both compute the same function.
+Float32 tensors on the CPU go to the native kernel, everything else through torch; both compute the same function and
+its gradient. Second derivatives are left to torch's path (float64): the native one refuses them.
 Dropout masks of the native path are hashes of a seed drawn from torch's generator: ``torch.manual_seed`` repeats them.
 """
 
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from polyformer.native import native_library, num_threads
@@ -34,7 +36,7 @@ def poly_attention(query_key: Tensor, values: Tensor, bias: Tensor, factor: floa
     """
     tokens = values.shape[1]
     if _is_native(query_key, values, bias) and tokens <= _PADDED[-1]:
-        return _Attention.apply(query_key, values, bias, factor, dropout)
+        return _Attention.apply(query_key.contiguous(), values.contiguous(), bias.contiguous(), factor, dropout)
     heads = bias.shape[0]
     query, key = query_key.permute(1, 0, 2).unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)  # (B, H, K+1, d_head)
     weights = (query @ key.transpose(-1, -2) * factor).tanh() * bias[:, None, :]  # (B, H, K+1, K+1)
@@ -78,6 +80,7 @@ def _draw_seed() -> int:
 
 
 def _address(tensor: Tensor | None) -> ctypes.c_void_p | None:
+    """Where a tensor's numbers are; it must have a name that outlives the call, as no reference is kept here."""
     return None if tensor is None else ctypes.c_void_p(tensor.data_ptr())
 
 
@@ -90,7 +93,6 @@ def _mask(probability: float, seed: int) -> tuple[Any, ...]:
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query_key: Tensor, values: Tensor, bias: Tensor, factor: float, dropout: float) -> Tensor:
-        query_key, values, bias = query_key.contiguous(), values.contiguous(), bias.contiguous()
         tokens, nodes, width = query_key.shape
         heads = bias.shape[0]
         padded = next(size for size in _PADDED if size >= tokens)
@@ -114,8 +116,15 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        query_key, values, bias, scores = ctx.saved_tensors
-        gradient = gradients[0].contiguous()
+        # Inputs as arguments: by them torch sees that the result has a derivative, and refuses to be asked for it.
+        return _Attention._gradients(ctx, gradients[0], *ctx.saved_tensors)
+
+    @staticmethod
+    @once_differentiable
+    def _gradients(
+        ctx: Any, gradient: Tensor, query_key: Tensor, values: Tensor, bias: Tensor, scores: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        gradient = gradient.contiguous()
         grads = torch.empty_like(query_key), torch.empty_like(values), torch.empty_like(bias)
         start = grads[0].data_ptr()
         library = native_library()
@@ -146,6 +155,7 @@ class _AddDropout(torch.autograd.Function):
         return _apply_mask(x.contiguous(), None if residual is None else residual.contiguous(), ctx.mask)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, None]:
         of_x = _apply_mask(gradients[0].contiguous(), None, ctx.mask)
         return None if ctx.alone else gradients[0], of_x, None
@@ -156,13 +166,14 @@ class _BiasReLU(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
         library = native_library()
         assert library is not None
-        ctx.sizes = tuple(map(ctypes.c_int64, x.shape))
-        library.polyformer_bias_relu(*ctx.sizes, _address(bias.contiguous()), _address(x), ctypes.c_int(num_threads()))
+        ctx.sizes, bias = tuple(map(ctypes.c_int64, x.shape)), bias.contiguous()
+        library.polyformer_bias_relu(*ctx.sizes, _address(bias), _address(x), ctypes.c_int(num_threads()))
         ctx.mark_dirty(x)
         ctx.save_for_backward(x)
         return x
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         (out,), gradient = ctx.saved_tensors, gradients[0].contiguous()
         x_grad, bias_grad = torch.empty_like(out), out.new_empty(out.shape[0], 1, out.shape[2])

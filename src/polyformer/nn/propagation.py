@@ -2,7 +2,8 @@ r"""The operator P inside a model: products and polynomials of P with gradients,
 
 P is symmetric, so a gradient goes back through the same recurrences: the adjoint of :math:`x \mapsto T_k(M) x` is
 Clenshaw's recurrence, that of Lanczos the three-term recurrence run backwards. Everything takes (N, c) tensors of any
-width, in float32 or float64; the products are computed on the CPU.
+width, in float32 or float64; the products are computed on the CPU. There are no second derivatives: asking for them
+raises.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from polyformer.arrays import aligned_empty
 from polyformer.bases.optimal import Recurrence
@@ -87,8 +89,9 @@ class _Product(torch.autograd.Function):
         return torch.from_numpy(_product(x.detach().numpy(), propagator))
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return torch.from_numpy(_product(gradients[0].numpy(), ctx.propagator)), None
+        return torch.from_numpy(_product(gradients[0].detach().numpy(), ctx.propagator)), None
 
 
 def _product(x: np.ndarray, propagator: Propagator) -> np.ndarray:
@@ -112,8 +115,14 @@ class _ChebyshevTokens(torch.autograd.Function):
         return torch.from_numpy(propagator.tokens_at(ctx.nodes, x.detach().numpy(), order))
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        return torch.from_numpy(ctx.propagator.tokens_adjoint(ctx.nodes, gradients[0].numpy())), None, None, None
+        return (
+            torch.from_numpy(ctx.propagator.tokens_adjoint(ctx.nodes, gradients[0].detach().numpy())),
+            None,
+            None,
+            None,
+        )
 
 
 class _OptimalTokens(torch.autograd.Function):
@@ -122,13 +131,20 @@ class _OptimalTokens(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, propagator: Propagator, order: int) -> Tensor:
         basis, recurrence = _lanczos(x.detach().numpy(), propagator, order)
-        ctx.propagator, ctx.basis, ctx.recurrence, ctx.dtype = propagator, basis, recurrence, x.dtype
+        ctx.propagator, ctx.basis, ctx.recurrence = propagator, basis, recurrence
+        ctx.save_for_backward(x)
         return torch.from_numpy(basis.transpose(1, 0, 2)).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        # The input as an argument: by it torch sees that the result has a derivative, and refuses to be asked for it.
+        return _OptimalTokens._gradients(ctx, gradients[0], *ctx.saved_tensors)
+
+    @staticmethod
+    @once_differentiable
+    def _gradients(ctx: Any, of_tokens: Tensor, x: Tensor) -> tuple[Tensor, None, None]:
         basis, recurrence = ctx.basis, ctx.recurrence
-        gradient = gradients[0].numpy().transpose(1, 0, 2).astype(np.float64)  # (K+1, N, c)
+        gradient = of_tokens.detach().numpy().transpose(1, 0, 2).astype(np.float64)  # (K+1, N, c)
         of_beta = np.zeros(basis.shape[2])  # of β_{k+1}, which the step after also uses
         for k in range(len(recurrence.beta) - 1, -1, -1):
             here, beta, gamma = basis[k], recurrence.beta[k], recurrence.gamma[k]
@@ -143,7 +159,7 @@ class _OptimalTokens(torch.autograd.Function):
                 of_beta = -(basis[k - 1] * of_step).sum(axis=0)
             gradient[k] += 2 * of_gamma * moved
         of_x = _of_unnormalised(gradient[0], basis[0], recurrence.norm, np.zeros_like(of_beta))
-        return torch.from_numpy(of_x).to(ctx.dtype), None, None
+        return torch.from_numpy(of_x).to(x.dtype), None, None
 
 
 def _of_unnormalised(gradient: np.ndarray, unit: np.ndarray, norm: np.ndarray, of_norm: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from polyformer.errors import InvalidParameter
+from polyformer.files import finite
 from polyformer.reports import charts
 from polyformer.reports.document import Figures, check_extra, score_rows, write_page
 from polyformer.reports.findings import Findings
@@ -82,7 +83,7 @@ def _costs(names: Sequence[str], runs: Sequence[Findings]) -> list[charts.Cost]:
     found = []
     for name, run in zip(names, runs, strict=True):
         result = run.record.result
-        if result is not None and result["test"] is not None:
+        if result is not None and finite(result["test"]) is not None:
             seconds = result["seconds"], result["preparation_seconds"]
             found.append(charts.Cost(name, result["test"], *seconds, result["peak_memory_bytes"]))
     return found

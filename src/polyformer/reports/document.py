@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from polyformer.errors import MissingDependency
-from polyformer.files import reporting_io_errors, write_whole
+from polyformer.files import finite, reporting_io_errors, write_whole
 from polyformer.filters import BANDS, local_homophily
 from polyformer.reports import charts
 from polyformer.reports.explorer import explorer_data
@@ -106,7 +106,7 @@ def score_rows(record: RunRecord, outcome: Outcome | None) -> list[dict[str, Any
     result = record.result or {}
     rows = []
     for name, key in (("test", "test"), ("validation", "val")):
-        if result.get(key) is not None:
+        if finite(result.get(key)) is not None:
             interval = outcome.interval if outcome is not None and key == "test" else None
             rows.append({"name": name, "metric": result["metric"], "value": result[key], "interval": interval})
     return rows
@@ -132,7 +132,7 @@ def _outcome_figures(outcome: Outcome) -> Figures:
     if len(nodes) and outcome.task.is_regression:
         found["fit"] = charts.fit_chart(scores, labels), "Predictions", where
     elif len(nodes):
-        if outcome.card.metric == "roc_auc":
+        if outcome.card.metric == "roc_auc" and len(np.unique(labels)) == 2:
             found["roc"] = charts.roc_chart(scores, labels), "ROC", where
         names = charts.class_names(outcome)
         note = f"{where} Numbers are nodes, shades their share of the class."

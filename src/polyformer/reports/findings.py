@@ -356,5 +356,8 @@ def _interval(outcome: Outcome, resamples: int = 200) -> tuple[float, float] | N
     random, labels, metric = np.random.default_rng(0), outcome.task.labels[nodes], METRICS[outcome.card.metric]
     draws = (random.integers(0, len(nodes), len(nodes)) for _ in range(resamples))
     values = np.array([metric(scores[draw], labels[draw]) for draw in draws])
-    least, most = np.nanquantile(values, [0.025, 0.975])
+    values = values[np.isfinite(values)]
+    if len(values) == 0:
+        return None
+    least, most = np.quantile(values, [0.025, 0.975])
     return float(least), float(most)

@@ -10,11 +10,12 @@ import torch
 
 from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve_basis
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter
-from polyformer.files import check_samples, read_json
+from polyformer.files import check_samples, read_json, require_keys
 
 __all__ = ["FORMAT", "StoredTokens"]
 
 FORMAT = 1
+_MANIFEST_KEYS = ("order", "view", "subset", "stored", "operator", "num_rows", "num_features", "dtype")
 
 
 class StoredTokens:
@@ -41,6 +42,8 @@ class StoredTokens:
             raise FileCorrupt(
                 f"'{self.directory}' is not a token directory of format {FORMAT}. Make it again with this version."
             )
+        require_keys(self.manifest, _MANIFEST_KEYS, self.directory / "manifest.json")
+        require_keys(self.manifest["operator"], ("self_loops",), self.directory / "manifest.json")
         check_samples(self.directory, self.manifest.get("samples", {}))
         self.order = self.manifest["order"] if order is None else check_order(order)
         if self.order > self.manifest["order"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -229,9 +230,10 @@ def _show(records: list[dict[str, Any]], shown: int, observers: Sequence[Observe
     """Tell the observers of epochs that are new; returns how many there are now, fewer after a loss."""
     best = EarlyStopping(0)
     for i, record in enumerate(records):
-        best.update(record["epoch"], record["val"])
+        epoch = EpochRecord(**record | {"val": math.nan if record["val"] is None else record["val"]})
+        best.update(epoch.epoch, epoch.val)
         for observer in observers if i >= shown else ():
-            observer(EpochRecord(**record), best.best_epoch, best.best_score)
+            observer(epoch, best.best_epoch, best.best_score)
     return len(records)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from polyformer.errors import FileCorrupt, InvalidParameter, TrainingInterrupted
+from polyformer.files import finite
 from polyformer.machine import peak_memory, usable_memory
 from polyformer.models import NodeModel
 from polyformer.models.token_model import TokenModel
@@ -292,8 +293,8 @@ def _result(
     request, task, model, stopping = prepared.request, prepared.task, prepared.model, trainer.stopping
     result = {
         "metric": prepared.card.metric,
-        "val": stopping.best_score if np.isfinite(stopping.best_score) else None,
-        "test": test,
+        "val": finite(stopping.best_score),
+        "test": finite(test),
         "best_epoch": stopping.best_epoch,
         "epochs": trainer.epoch,
         "seconds": round(trainer.seconds, 3),
@@ -312,6 +313,6 @@ def _result(
         **model.describe(),
         "versions": versions(),
     }
-    if task.is_regression and test is not None:
+    if task.is_regression and test is not None and result["test"] is not None:
         result["squared_error"] = squared_error(test, task.labels[prepared.split.test])
     return result

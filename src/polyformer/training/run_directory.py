@@ -7,15 +7,38 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from polyformer.errors import DataNotFound, FileCorrupt, OutputBusy, OutputExists
-from polyformer.files import new_directory, read_json, reporting_io_errors, write_json, write_whole
+from polyformer.files import (
+    finite,
+    new_directory,
+    read_json,
+    reporting_io_errors,
+    require_keys,
+    write_json,
+    write_whole,
+)
 from polyformer.training.loop import EpochRecord
+from polyformer.training.request import RunRequest
 
 __all__ = ["RunDirectory"]
+
+_TASK_KEYS = ("name", "protocol", "fingerprint", "nodes", "edges", "features", "classes", "train", "val", "test")
+_RESULT_KEYS = (
+    "metric",
+    "val",
+    "test",
+    "best_epoch",
+    "epochs",
+    "seconds",
+    "preparation_seconds",
+    "peak_memory_bytes",
+    "parameters",
+)
+_EPOCH_KEYS = tuple(field.name for field in fields(EpochRecord))
 
 
 class RunDirectory:
@@ -41,14 +64,18 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """One that exists."""
+        """One that exists; its ``config.json`` says all that is needed."""
         if not path.is_dir():
             raise DataNotFound(f"There is no run directory '{path}'. Check the path, or start a run with --out.")
         run = cls(path)
-        if "data" not in run.config:
+        config, file = run.config, path / "config.json"
+        if "data" not in config:
             raise FileCorrupt(
                 f"'{path}' is not a run directory: its config.json does not say which data it was trained on."
             )
+        require_keys(config, (*(field.name for field in fields(RunRequest)), "card", "task"), file)
+        for part, keys in (("settings", ()), ("card", ("metric",)), ("task", _TASK_KEYS)):
+            require_keys(config[part], keys, file)
         return run
 
     @property
@@ -73,7 +100,9 @@ class RunDirectory:
     def result(self) -> dict[str, Any] | None:
         """The result, once the run has finished."""
         path = self.path / "result.json"
-        return dict(read_json(path, "a finished run")) if path.exists() else None
+        if not path.exists():
+            return None
+        return require_keys(read_json(path, "a finished run"), _RESULT_KEYS, path)
 
     def write_result(self, result: dict[str, Any]) -> None:
         """Finish the run."""
@@ -109,16 +138,17 @@ class RunDirectory:
             target.write(file.read_bytes())
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """Every epoch so far; a line that was cut off by a kill is left out."""
+        """Every epoch so far, with None for a score that is not a number; a line that a kill cut off is left out."""
         path = self.path / "metrics.jsonl"
         if not path.exists():
             return []
         records = []
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
-                records.append(json.loads(line))
+                record = json.loads(line, parse_constant=lambda _: None)
             except json.JSONDecodeError:
                 break
+            records.append(require_keys(record, _EPOCH_KEYS, path))
         return records
 
     def drop_metrics_after(self, epoch: int) -> None:
@@ -136,7 +166,7 @@ class RunDirectory:
 
             def write(record: EpochRecord) -> None:
                 with reporting_io_errors("metrics", self.path):
-                    file.write(json.dumps(asdict(record)) + "\n")
+                    file.write(json.dumps(asdict(record) | {"val": finite(record.val)}) + "\n")
                     file.flush()
 
             yield write
