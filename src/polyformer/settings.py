@@ -49,8 +49,6 @@ def split_settings(kinds: Iterable[type], values: Mapping[str, Any]) -> list[Any
 
 def _coerce(name: str, value: Any, hint: Any) -> Any:
     """The value as its field wants it: whole floats become ints, ints become floats; else an error."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidParameter(f"'{name}' must be finite. Got {value}. Choose a number.")
     choices = typing.get_args(hint) if isinstance(hint, types.UnionType) or _is_union(hint) else (hint,)
     for choice in choices:
         if typing.get_origin(choice) is Literal and value in typing.get_args(choice):
@@ -59,9 +57,9 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
             return value
         if choice is bool and isinstance(value, bool):
             return value
-        if choice is int and _is_whole(value):
+        if choice is int and _is_finite(value) and value % 1 == 0:
             return int(value)
-        if choice is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if choice is float and _is_finite(value):
             return float(value)
         if typing.get_origin(choice) is dict and isinstance(value, Mapping):
             return dict(value)
@@ -70,8 +68,8 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
     raise InvalidParameter(f"'{name}' must be {_words(choices)}. Got {value!r}.")
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_union(hint: Any) -> bool:

@@ -34,11 +34,11 @@ static inline Integer hash(Integer x) {
     return x;
 }
 
-// tanh to a few units in the last place: a polynomial below 0.625, else by the exponential.
+// tanh to a few units in the last place: a polynomial below 0.625, else by the exponential. A cast keeps the bits.
 static inline Floats tanh(Floats x) {
-    const Ints sign = reinterpret_cast<Ints&>(x) & static_cast<int32_t>(0x80000000);
-    Ints magnitude = reinterpret_cast<Ints&>(x) & 0x7fffffff;
-    Floats a = reinterpret_cast<Floats&>(magnitude);
+    const Ints sign = (Ints)x & static_cast<int32_t>(0x80000000);
+    Ints magnitude = (Ints)x & 0x7fffffff;
+    Floats a = (Floats)magnitude;
     a = a > 9.0f ? Floats{} + 9.0f : a;  // in this order NaN stays NaN
     const Floats y = -2.0f * a;
     const Floats n = (y * 1.44269504088896341f + 12582912.0f) - 12582912.0f;  // rounded to a whole number
@@ -51,16 +51,16 @@ static inline Floats tanh(Floats x) {
     e = e * r + 5.0000001201e-1f;
     e = e * r * r + r + 1.0f;
     Ints bits = (__builtin_convertvector(n, Ints) + 127) << 23;
-    e *= reinterpret_cast<Floats&>(bits);
+    e *= (Floats)bits;
     Floats large = (1.0f - e) / (1.0f + e);
-    Ints signed_large = reinterpret_cast<Ints&>(large) | sign;
+    Ints signed_large = (Ints)large | sign;
     const Floats z = x * x;
     Floats s = Floats{} - 5.70498872745e-3f;
     s = s * z + 2.06390887954e-2f;
     s = s * z - 5.37397155531e-2f;
     s = s * z + 1.33314422036e-1f;
     s = s * z - 3.33332819422e-1f;
-    return a < 0.625f ? x + x * z * s : reinterpret_cast<Floats&>(signed_large);
+    return a < 0.625f ? x + x * z * s : (Floats)signed_large;
 }
 
 // rows (T, width) at the given stride -> columns (width, P), zero beyond T
@@ -101,7 +101,7 @@ static inline Floats draw_mask(const Attention& p, uint32_t index) {
     // Signed comparison of numbers moved down by 2^31: there is no unsigned one.
     Words drawn = hash((lane + index) ^ p.seed) ^ 0x80000000u;
     const int32_t threshold = static_cast<int32_t>(p.threshold ^ 0x80000000u);
-    return reinterpret_cast<Ints&>(drawn) >= threshold ? Floats{} + p.keep : Floats{};
+    return (Ints)drawn >= threshold ? Floats{} + p.keep : Floats{};
 }
 
 // W is the width of a head where queries and values share it and it is a common one, else 0.
