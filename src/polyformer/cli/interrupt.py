@@ -23,8 +23,10 @@ def graceful_interrupt(announce: Callable[[str], None]) -> Iterator[Callable[[],
         with contextlib.suppress(OSError):  # the terminal may be gone
             announce("Stopping after this epoch; press Ctrl-C again to stop at once (the last checkpoint stays).")
 
-    wanted = [signal.SIGINT, signal.SIGTERM, *filter(None, [getattr(signal, "SIGHUP", None)])]
-    heard = [number for number in wanted if signal.getsignal(number) != signal.SIG_IGN]  # nohup ignores one
+    heard = [signal.SIGINT, signal.SIGTERM]
+    hangup = getattr(signal, "SIGHUP", None)  # not on every system
+    if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:  # nohup ignores it
+        heard.append(hangup)
     previous = {number: signal.signal(number, handle) for number in heard}
     try:
         yield asked.is_set
