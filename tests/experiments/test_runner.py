@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -105,22 +107,33 @@ def test_the_budget_stops_and_the_checkpoint_goes_on(tmp_path: Path) -> None:
     assert run_jobs([job], records, budget=0.0).stopped
 
 
-def start(plan: Path, results: Path) -> subprocess.Popen[str]:
-    """The runner, once a run of its has begun."""
+@contextlib.contextmanager
+def running(plan: Path, results: Path) -> Iterator[subprocess.Popen[str]]:
+    """The runner, once a run of its has begun; under nohup tests ignore what it is to hear."""
     command = [sys.executable, "-m", "polyformer", "reproduce", str(plan), "--results", str(results), "--workers", "1"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline and not list(results.rglob("metrics.jsonl")):
-        time.sleep(0.05)
-    return process
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )
+    try:
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline and not list(results.rglob("metrics.jsonl")):
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def test_ctrl_c_ends_the_runner_and_its_processes(plan: Path, tmp_path: Path) -> None:
     plan.write_text(PLAN.replace("epochs = 2", "epochs = 100000\npatience = 100000"))
     results = tmp_path / "results"
-    process = start(plan, results)
-    os.kill(process.pid, signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
+    with running(plan, results) as process:
+        os.kill(process.pid, signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "the same command goes on from here" in stderr
     assert "| mlp | minefield |" in stdout
@@ -133,9 +146,9 @@ def test_ctrl_c_ends_the_runner_and_its_processes(plan: Path, tmp_path: Path) ->
 def test_a_closed_terminal_ends_the_processes_too(plan: Path, tmp_path: Path) -> None:
     plan.write_text(PLAN.replace("epochs = 2", "epochs = 100000\npatience = 100000"))
     results = tmp_path / "results"
-    process = start(plan, results)
-    os.kill(process.pid, signal.SIGHUP)
-    process.communicate(timeout=60)
+    with running(plan, results) as process:
+        os.kill(process.pid, signal.SIGHUP)
+        process.communicate(timeout=60)
     [run] = results.rglob("config.json")
     with RunDirectory(run.parent).locked():
         pass
