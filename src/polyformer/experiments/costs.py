@@ -6,6 +6,7 @@ import statistics
 from collections import defaultdict
 from typing import Any
 
+from polyformer.baselines.polynomial import PolynomialModel
 from polyformer.datasets import DATASETS
 from polyformer.experiments.plan import Job
 from polyformer.models import MODELS
@@ -31,8 +32,8 @@ _TYPICAL = (10_000, 40_000, 10, 2)
 def estimate_seconds(job: Job) -> float:
     """From the sizes of data and model, on one core of a common machine; good for an order, not for a clock.
 
-    A weight meets every token, or every node of a model without tokens, once in a pass; edges carry rows of the hidden
-    width, as do pairs of nodes where all are compared.
+    A weight meets every token, or every node of a model without tokens, once in a pass; edges carry rows as wide as the
+    narrower side of a layer, and the classes of a polynomial filter; where all nodes are compared, so do their pairs.
     """
     request = job.request
     settings, kind = request.resolve_settings(), MODELS[request.model]
@@ -48,7 +49,9 @@ def estimate_seconds(job: Job) -> float:
         work = nodes * hops * weights + edges * hops
     else:
         weights = sum(parameter.numel() for parameter in kind(features, max(1, classes), own).parameters()) / hidden
-        work = nodes * weights + _EDGE * edges * hops + (_PAIR * layers * nodes**2 if kind.compares_all_nodes else 0)
+        carried = classes if issubclass(kind, PolynomialModel) else min(hidden, max(features, classes))
+        work = nodes * weights + _EDGE * edges * hops * (hidden if layers > 2 else carried) / hidden
+        work += _PAIR * layers * nodes**2 if kind.compares_all_nodes else 0
     return _START_SECONDS + passes * 6 * hidden * work / _FLOPS
 
 
