@@ -17,7 +17,6 @@ from polyformer.baselines.polynomial import (
     PolynomialModel,
     PolynomialSettings,
     check_restart,
-    filter_groups,
     personalised_pagerank,
 )
 from polyformer.graph import Graph
@@ -142,8 +141,8 @@ class DSFModel(PolynomialModel):
             coefficients = self.coefficients().cpu().numpy()
         return coefficients if nodes is None else coefficients[nodes.cpu().numpy()]
 
-    def parameter_groups(self) -> list[dict[str, Any]]:
-        return filter_groups(self, [self.filter_weights, self.gate, self.gate_bias], self.settings)
+    def filter_parameters(self) -> list[nn.Parameter]:
+        return [self.filter_weights, self.gate, self.gate_bias]
 
 
 class DSFGPRModel(DSFModel):

@@ -133,9 +133,8 @@ class NodeFormerModel(FullGraphModel):
     A layer is :func:`kernelised_attention` with :math:`Q/\sqrtτ, K/\sqrtτ` and Gumbel noise :math:`g_j/τ` in training,
     plus :math:`σ(b) \tilde A V`; residual and LayerNorm around it. The loss gains
     :math:`-λ` times the mean over edges of log attention / in-degree; the original counts self-loops among them, this
-    one does not. In evaluation there is no noise and the random
-    projection is a fixed one, so that results repeat. O(N M h + |E| h). Wu et al., NeurIPS 2022. The search space is
-    ours.
+    one does not. In evaluation there is no noise and the random projection is a fixed one, so that results repeat.
+    O(N M h + |E| h). Wu et al., NeurIPS 2022. The search space is ours.
     """
 
     settings_type = NodeFormerSettings

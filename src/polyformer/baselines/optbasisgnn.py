@@ -10,11 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from polyformer.baselines.full_graph import COMMON_SPACE, BaselineSettings, FullGraphModel
-from polyformer.baselines.polynomial import filter_groups
 from polyformer.bases import check_order
 from polyformer.graph import Graph
 from polyformer.machine import require_memory
-from polyformer.models.contract import Workload, bound, evaluating
+from polyformer.models.contract import Workload, bound, evaluating, with_own_rates
 from polyformer.nn.checks import check_not_negative, check_rates
 from polyformer.nn.propagation import DifferentiableOperator
 from polyformer.operators import Operator
@@ -44,9 +43,9 @@ class OptBasisGNNModel(FullGraphModel):
 
     :math:`F = \mathrm{ReLU}(X W + b)`, :math:`Z = \sqrt N (\sum_k α_{k,c} h_{k,c}) W' + b'`, where
     :math:`h_{0,c}, …, h_{K,c}` is the Lanczos basis of :math:`(\hat A, F_{:,c})`, made anew in every pass, and α starts
-    at one for k = 0 and zero else; the factor √N, which is ours, makes up for the unit norms. Unlike the
-    original, no dropout follows the filter. O(K |E| h + K² N h). Guo
-    and Wei, ICML 2023. The search space is ours.
+    at one for k = 0 and zero else; the factor √N, which is ours, makes up for the unit norms. Unlike
+    in the original, no dropout follows the filter. O(K |E| h + K² N h). Guo and Wei, ICML 2023. The search space is
+    ours.
     """
 
     settings_type = OptBasisGNNSettings
@@ -94,4 +93,4 @@ class OptBasisGNNModel(FullGraphModel):
         return self.scale * np.stack(filters)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        return filter_groups(self, [self.filter_weights], self.settings)
+        return with_own_rates(self, [self.filter_weights], self.settings.filter_lr, self.settings.filter_weight_decay)

@@ -41,8 +41,8 @@ class PolyAttnModel(TokenFilterModel):
     r"""PolyAttn: one layer of node-wise filters and nothing of a transformer around it.
 
     :math:`Z_i = \sum_k α_k^{(i)} (g_k(P) X)_i` with α from :class:`polyformer.nn.polyattn.PolyAttn`, then an MLP: the
-    model that the paper compares with UniFilter; O((K+1)² N h). The search space is the paper's; what it
-    leaves out, the attention's own dropout and rates, is searched over the same ranges.
+    model that the paper compares with UniFilter; O((K+1)² N h). The search space is the paper's; what it leaves out,
+    the attention's own dropout and rates, is searched over the same ranges.
     """
 
     settings_type = PolyAttnSettings
@@ -73,12 +73,8 @@ class PolyAttnModel(TokenFilterModel):
         return self.attention(hidden).sum(dim=1)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        own = {id(parameter) for parameter in self.attention.parameters()}
-        rest = [parameter for parameter in self.parameters() if id(parameter) not in own]
-        settings = self.settings
-        return with_own_rates(
-            rest, list(self.attention.parameters()), settings.attention_lr, settings.attention_weight_decay
-        )
+        attention, settings = self.attention.parameters(), self.settings
+        return with_own_rates(self, attention, settings.attention_lr, settings.attention_weight_decay)
 
     @torch.no_grad()
     def frequency_response(self, lam: np.ndarray, nodes: Tensor | None = None) -> np.ndarray:

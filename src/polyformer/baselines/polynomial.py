@@ -24,7 +24,7 @@ from polyformer.operators import Operator
 from polyformer.progress import Share
 from polyformer.settings import setting
 
-__all__ = ["PolynomialModel", "PolynomialSettings", "check_restart", "filter_groups", "personalised_pagerank"]
+__all__ = ["PolynomialModel", "PolynomialSettings", "check_restart", "personalised_pagerank"]
 
 
 @dataclass(frozen=True)
@@ -100,14 +100,13 @@ class PolynomialModel(FullGraphModel):
         return basis_response(self.basis, self.settings.order, lam)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        return filter_groups(self, [self.filter_weights], self.settings)
+        return with_own_rates(
+            self, self.filter_parameters(), self.settings.filter_lr, self.settings.filter_weight_decay
+        )
 
-
-def filter_groups(model: nn.Module, chosen: list[nn.Parameter], settings: Any) -> list[dict[str, Any]]:
-    """Two groups: the filter's parameters with rates of their own, and the rest."""
-    ids = {id(parameter) for parameter in chosen}
-    rest = [parameter for parameter in model.parameters() if id(parameter) not in ids]
-    return with_own_rates(rest, chosen, settings.filter_lr, settings.filter_weight_decay)
+    def filter_parameters(self) -> list[nn.Parameter]:
+        """What is learned of the filter, and has rates of its own."""
+        return [self.filter_weights]
 
 
 def check_restart(restart: float) -> None:

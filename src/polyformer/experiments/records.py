@@ -56,7 +56,8 @@ class Records:
         if not path.exists():
             return None
         record = read_json(path, "a folder of records")
-        if not isinstance(record, dict) or not set(record.get("result") or ()) >= _RESULT:
+        result = record.get("result") if isinstance(record, dict) else None
+        if not isinstance(result, dict) or not set(result) >= _RESULT:
             raise FileCorrupt(f"'{path}' is not the record of a run. Remove it to run that again.")
         return record
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,9 +212,12 @@ def check_no_channel(basis: str, channel: int | None) -> None:
 
 
 def with_own_rates(
-    rest: list[nn.Parameter], own: list[nn.Parameter], lr: float | None, weight_decay: float | None
+    model: nn.Module, own: Iterable[nn.Parameter], lr: float | None, weight_decay: float | None
 ) -> list[dict[str, Any]]:
-    """Two groups for the optimiser, the second with a rate and a decay of its own where they are not None."""
+    """Two groups for the optimiser: the rest, and ``own`` with its own rate and decay where they are not None."""
+    own = list(own)
+    ids = {id(parameter) for parameter in own}
+    rest = [parameter for parameter in model.parameters() if id(parameter) not in ids]
     rates = {"lr": lr, "weight_decay": weight_decay}
     return [{"params": rest}, {"params": own, **{name: rate for name, rate in rates.items() if rate is not None}}]
 

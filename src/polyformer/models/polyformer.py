@@ -126,8 +126,5 @@ class PolyFormerModel(TokenModel):
             return self.from_tokens(lambda hidden: self.network.filter_coefficients(hidden, layer), nodes).cpu().numpy()
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        groups = self.network.parameter_groups()
-        settings = self.settings
-        return with_own_rates(
-            groups["rest"], groups["attention"], settings.attention_lr, settings.attention_weight_decay
-        )
+        attention, settings = self.network.parameter_groups()["attention"], self.settings
+        return with_own_rates(self, attention, settings.attention_lr, settings.attention_weight_decay)

@@ -14,7 +14,7 @@ from polyformer.errors import FileCorrupt, InvalidParameter, OutOfResources
 from polyformer.graph import Graph
 from polyformer.machine import format_bytes, usable_memory
 from polyformer.models.contract import Workload
-from polyformer.nn.inputs import StoredInput, TokenInput
+from polyformer.nn.inputs import RowInput, StoredInput
 from polyformer.nn.streaming import StreamedInput
 from polyformer.operators import Operator
 from polyformer.progress import Share
@@ -67,7 +67,7 @@ class TokenNeeds:
         return ENGINES["memory"]().cost(operator, self.order, self.graph.features, self.basis.fixed).memory
 
 
-def bind_tokens(needs: TokenNeeds, progress: Share | None = None) -> tuple[TokenInput, Recurrence | None]:
+def bind_tokens(needs: TokenNeeds, progress: Share | None = None) -> tuple[RowInput, Recurrence | None]:
     """Tokens in memory if they fit, else on disk: of the given directory, or computed.
 
     Tokens that do not fit, or whose computation does not, are computed into the scratch directory of the workload;

@@ -72,7 +72,6 @@ class TokenModel(NodeModel):
         self.recurrence: Recurrence | None = None
         self._nodes: Sequence[int] | np.ndarray = range(0)
         self._input: TokenInput | None = None
-        self._norms: Tensor | None = None
 
     @property
     @abstractmethod
@@ -117,15 +116,10 @@ class TokenModel(NodeModel):
         self.route = "streamed"
         self._nodes = range(len(stored)) if stored.nodes is None else stored.nodes
 
-    def _attach(self, source: TokenInput, recurrence: Recurrence | None) -> None:
-        self._input, self.recurrence, self._norms = source, recurrence, None
+    def _attach(self, source: RowInput, recurrence: Recurrence | None) -> None:
+        self._input, self.recurrence = source, recurrence
         if self.settings.keep_norms and recurrence is not None:
-            self._norms = torch.from_numpy(recurrence.norm.astype(np.float32))
-
-    def _rows(self, source: RowInput, nodes: Tensor) -> Tensor:
-        """Tokens as the first layer takes them: (B,) -> (B, K+1, d)."""
-        tokens = source.rows(nodes, self.input.weight)
-        return tokens if self._norms is None else tokens * self._norms.to(tokens)
+            source.norms = torch.from_numpy(recurrence.norm)
 
     @property
     def nodes(self) -> Tensor:
@@ -151,7 +145,7 @@ class TokenModel(NodeModel):
             return self._in_slices(self.encode, self.encode_tokens, nodes)
         source = bound(self._input)
         if isinstance(source, RowInput):
-            return self.encode_tokens(self._rows(source, nodes))
+            return self.encode_tokens(source.scaled_rows(nodes, self.input.weight))
         return self.encode(self.embed(nodes))
 
     def shuffle(self, nodes: Tensor, random: np.random.Generator) -> Iterator[Tensor]:
@@ -180,10 +174,7 @@ class TokenModel(NodeModel):
 
     def embed(self, nodes: Tensor) -> Tensor:
         """The first layer's output: (B,) -> (B, K+1, hidden)."""
-        source = bound(self._input)
-        return (
-            self.input(self._rows(source, nodes)) if isinstance(source, RowInput) else source.embed(nodes, self.input)
-        )
+        return bound(self._input).embed(nodes, self.input)
 
     def from_tokens(self, compute: Callable[[Tensor], Tensor], nodes: Tensor) -> Tensor:
         """``compute`` on the first layer's output of the nodes, where nothing is kept for a gradient."""
@@ -203,7 +194,7 @@ class TokenModel(NodeModel):
         results: Tensor | None = None
         with contextlib.closing(self.ahead(nodes, iter(source.sort(nodes).split(ROWS_PER_SLICE)))) as slices:
             for positions in slices:
-                values = from_tokens(self._rows(source, nodes[positions]))
+                values = from_tokens(source.scaled_rows(nodes[positions], self.input.weight))
                 if results is None:
                     results = values.new_empty((len(nodes), *values.shape[1:]))
                 results[positions] = values
@@ -220,8 +211,9 @@ class TokenModel(NodeModel):
                 f"'channel' must lie in 0..{self.in_channels - 1} for the optimal basis, which differs by feature "
                 f"column. Got {channel}."
             )
-        response = bound(self.recurrence).response(lam, channel)
-        return response if self._norms is None else response * float(self._norms[channel])
+        recurrence = bound(self.recurrence)
+        scale = recurrence.norm[channel] if self.settings.keep_norms else 1.0
+        return scale * recurrence.response(lam, channel)
 
     def describe(self) -> dict[str, Any]:
         about: dict[str, Any] = {"token_route": self.route}

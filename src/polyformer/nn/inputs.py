@@ -49,14 +49,25 @@ class TokenInput(ABC):
 
 
 class RowInput(TokenInput):
-    """Tokens that are rows of a table, in memory or on disk."""
+    """Tokens that are rows of a table, in memory or on disk.
+
+    Attributes:
+        norms: (d,) by which columns are multiplied on their way to the model; None for none.
+    """
+
+    norms: Tensor | None = None
 
     @abstractmethod
     def rows(self, nodes: Tensor, like: Tensor) -> Tensor:
         """The tokens of ``nodes`` on the device and in the dtype of ``like``: (B,) -> (B, K+1, d)."""
 
+    def scaled_rows(self, nodes: Tensor, like: Tensor) -> Tensor:
+        """The same as the first layer takes them."""
+        rows = self.rows(nodes, like)
+        return rows if self.norms is None else rows * self.norms.to(rows)
+
     def embed(self, nodes: Tensor, linear: nn.Linear) -> Tensor:
-        return linear(self.rows(nodes, linear.weight))
+        return linear(self.scaled_rows(nodes, linear.weight))
 
 
 class StoredInput(RowInput):
