@@ -26,7 +26,7 @@ def run(tensors: list[torch.Tensor], dropout: float = 0.0) -> list[torch.Tensor]
     return [out.detach(), *(leaf.grad for leaf in leaves)]
 
 
-@pytest.mark.parametrize("tokens", [1, 3, 8, 9, 11, 16, 17, 32])
+@pytest.mark.parametrize("tokens", [1, 3, 8, 9, 11, 16, 17, 32, 33, 64, 65])
 @pytest.mark.parametrize(
     ("heads", "head_width", "value_width"),
     [(1, 4, 4), (2, 8, 8), (3, 16, 16), (1, 32, 32), (2, 64, 64), (2, 5, 3), (1, 9, 1)],

@@ -78,7 +78,7 @@ int run(const Attention& p, int padded, int threads) {
 
 extern "C" {
 
-// Returns 0, or 1 if `padded` is none of 8, 16, 32 or smaller than `tokens`.
+// Returns 0, or 1 if `padded` is none of 8, 16, 32, 64 or smaller than `tokens`.
 int polyformer_attention_forward(int64_t nodes, int heads, int tokens, int padded, int head_width, int value_width,
                                  const float* query, const float* key, int64_t node_stride, int64_t token_stride,
                                  const float* values, const float* bias, float factor, uint32_t seed,

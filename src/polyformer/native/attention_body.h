@@ -184,6 +184,7 @@ static NodeFunction choose(const Attention& p, int padded) {
         case 8: return choose_width<8, Forward>(p);
         case 16: return choose_width<16, Forward>(p);
         case 32: return choose_width<32, Forward>(p);
+        case 64: return choose_width<64, Forward>(p);
         default: return nullptr;
     }
 }

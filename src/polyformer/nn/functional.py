@@ -19,7 +19,7 @@ from polyformer.native import native_library, num_threads
 
 __all__ = ["Dropout", "add_dropout", "bias_relu", "poly_attention"]
 
-_PADDED = (8, 16, 32)
+_PADDED = (8, 16, 32, 64)
 
 
 def poly_attention(query_key: Tensor, values: Tensor, bias: Tensor, factor: float, dropout: float = 0.0) -> Tensor:
