@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from inspect import signature
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_filter_response_says_what_it_cannot_do(fitted: pf.PolyFormerClassifier,
     optimal = fitted.settings["basis"] == "optimal"
     with pytest.raises(InvalidParameter, match="'layer' must be 0"):
         fitted.filter_response([0], [0.0], layer=1, graph=TASK.graph)
-    with pytest.raises(InvalidParameter, match="'channel' must"):
+    with pytest.raises(InvalidParameter, match=r"'channel' (must lie in 0|is for the optimal)"):
         fitted.filter_response([0], [0.0], channel=None if optimal else 1, graph=TASK.graph)
     with pytest.raises(InvalidParameter, match="'nodes' must lie"):
         fitted.filter_response([300], [0.0], graph=TASK.graph)
@@ -118,6 +119,8 @@ def test_more_classes_masks_and_drawn_validation() -> None:
         (np.ones(300), [0, 1], "'labels' must be class numbers"),
         (TASK.labels, [0, 0, 1], "Node 0 is in the split more than once"),
         (np.array(["a"] * 300), [0, 1], "Number the classes first"),
+        (TASK.labels + 1, [0, 1], "'labels' must be numbered from 0. The smallest is 1"),
+        (np.zeros(300, int), [0, 1, 2], "All labels are '0', so there is nothing to tell apart"),
     ],
 )
 def test_bad_labels_and_nodes(labels, train, message: str) -> None:
@@ -133,6 +136,10 @@ def test_use_before_training_and_bad_settings(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match=r"'seed' must be a whole number, 0 or more\. Got -1\."):
         pf.PolyFormerClassifier(seed=-1)
     assert pf.PolyFormerClassifier(seed=np.int64(3)).seed == 3
+    numpy_numbers = pf.PolyFormerClassifier(order=np.int64(4), lr=np.float32(0.5), dropout=np.float64(0.1)).settings
+    assert json.loads(json.dumps(numpy_numbers)) == numpy_numbers
+    with pytest.raises(InvalidParameter, match="'heads' must be a whole number"):
+        pf.PolyFormerClassifier(heads=np.float64(1.5))
     with pytest.raises(DataNotFound, match="no directory"):
         pf.PolyFormerClassifier.load(tmp_path / "nowhere")
     (tmp_path / "config.json").write_text("{}")
@@ -168,3 +175,23 @@ def test_every_public_name_is_there() -> None:
         assert getattr(pf, name) is not None
     with pytest.raises(AttributeError):
         _ = pf.no_such_name
+
+
+def test_validation_nodes_must_be_some() -> None:
+    with pytest.raises(InvalidData, match="There are no validation nodes"):
+        pf.PolyFormerClassifier(**FAST).fit(TASK.graph, TASK.labels, train=TASK.splits[0].train, val=[])
+
+
+def test_a_graph_that_was_refused_is_not_the_last_one(fitted: pf.PolyFormerClassifier) -> None:
+    channel = 0 if fitted.settings["basis"] == "optimal" else None
+    before = fitted.filter_response([0], [1.0], channel=channel)
+    with pytest.raises(InvalidData):
+        fitted.predict(pf.Graph([[0], [1]], np.ones((2, 3), np.float32)))
+    np.testing.assert_array_equal(fitted.filter_response([0], [1.0], channel=channel), before)
+
+
+def test_an_imported_graph_comes_back(tmp_path: Path) -> None:
+    TASK.save(tmp_path / "graph")
+    again = pf.load_dataset(str(tmp_path / "graph"))
+    assert again.graph.fingerprint == TASK.graph.fingerprint
+    np.testing.assert_array_equal(again.labels, TASK.labels)

@@ -52,7 +52,7 @@ def test_response_is_the_coefficients_times_the_basis(name: str) -> None:
     response = filter_response(model, nodes, lam)
     assert response.shape == (3, alpha.shape[1], 9)
     assert np.allclose(response, alpha @ model.token_response(lam))
-    with pytest.raises(InvalidParameter, match="all channels share it"):
+    with pytest.raises(InvalidParameter, match="all channels share the basis"):
         filter_response(model, nodes, lam, channel=1)
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "OutputExists",
     "PolyformerError",
     "PresetNotFound",
+    "TrainingDiverged",
     "TrainingInterrupted",
     "UnknownName",
     "WorkerLost",
@@ -59,8 +60,6 @@ class OutputExists(InvalidParameter):
 class OutputBusy(PolyformerError):
     """Another process is writing to the same place."""
 
-    exit_code = 3
-
 
 class DataNotFound(PolyformerError, FileNotFoundError):
     """A file or directory that should be read is not there."""
@@ -90,6 +89,10 @@ class OutOfResources(PolyformerError):
 
 class WriteFailed(OutOfResources):
     """A file could not be written: no space, no permission."""
+
+
+class TrainingDiverged(PolyformerError):
+    """The loss became infinite or not a number; the model of the best epoch so far is in the run directory."""
 
 
 class TrainingInterrupted(PolyformerError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +19,7 @@ from polyformer.nn.checks import check_at_least
 from polyformer.prediction import predict_scores
 from polyformer.settings import split_settings
 from polyformer.splits import Split, hold_out
-from polyformer.tasks import Task, check_labels
+from polyformer.tasks import Task, check_labels, check_trainable
 from polyformer.tokens import check_nodes
 from polyformer.training.loop import Observer, Trainer, derive_seed, workload_of
 from polyformer.training.run import choose_device, versions
@@ -85,6 +86,7 @@ class PolyFormerClassifier:
         batch_size: int | str = _TRAINING.batch_size,
         shuffle: str = _TRAINING.shuffle,
         class_weights: str = _TRAINING.class_weights,
+        targets: str = _TRAINING.targets,
         metric: str = _TRAINING.metric,
         device: str = "auto",
     ) -> None:
@@ -117,9 +119,11 @@ class PolyFormerClassifier:
             "batch_size": batch_size,
             "shuffle": shuffle,
             "class_weights": class_weights,
+            "targets": targets,
             "metric": metric,
         }
-        split_settings([PolyFormerSettings, TrainingSettings], self.settings)
+        parts = split_settings([PolyFormerSettings, TrainingSettings], self.settings)
+        self.settings = {name: value for part in parts for name, value in asdict(part).items()}
         self._card: ModelCard | None = None
         self._model: PolyFormerModel | None = None
         self._graph: Graph | None = None
@@ -138,9 +142,16 @@ class PolyFormerClassifier:
         classes = check_labels(labels, graph.num_nodes)
         if classes.dtype.kind == "f":
             raise InvalidData("'labels' must be class numbers 0, 1, …. Got real values. Number the classes first.")
+        least = int(classes[classes >= 0].min(initial=np.iinfo(np.int64).max))
+        if 0 < least < np.iinfo(np.int64).max:
+            raise InvalidData(
+                f"'labels' must be numbered from 0. The smallest is {least}. Number them again, e.g. with "
+                f"np.unique(labels, return_inverse=True)."
+            )
         split = self._split(graph, classes, train, val)
         metric = self.settings["metric"]
         task = Task("fit", graph, classes, [split], "given", "" if metric == "default" else metric)
+        check_trainable(task, split)
         card = ModelCard(
             "polyformer", self.settings, graph.num_features, task.num_classes, task.objective.name, task.metric
         )
@@ -157,8 +168,9 @@ class PolyFormerClassifier:
     def predict_proba(self, graph: Graph) -> np.ndarray:
         """Probabilities of all nodes, of the graph of training or another with the same features: (N, C)."""
         card, model = self._fitted()
+        scores = predict_scores(model, card.reader, graph)
         self._graph = graph
-        return predict_scores(model, card.reader, graph)
+        return scores
 
     def predict(self, graph: Graph) -> np.ndarray:
         """The most probable class of every node: (N,) int64."""

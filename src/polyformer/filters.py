@@ -15,7 +15,7 @@ from polyformer.files import existing_folder
 from polyformer.graph import Graph
 from polyformer.models import NodeModel, NodeWiseFilter, SpectralFilter
 from polyformer.models.token_model import TokenModel
-from polyformer.prediction import ROWS_PER_BLOCK, Resources, node_blocks, parquet_rows
+from polyformer.prediction import ROWS_PER_BLOCK, Resources, node_blocks, table_rows
 from polyformer.tasks import Task
 
 __all__ = [
@@ -166,8 +166,7 @@ def cluster_filters(responses: np.ndarray, number: int | None = None, seed: int 
     chosen = np.sort(random.permutation(len(responses))[:_CLUSTERED_NODES])
     flat = responses[chosen].reshape(len(chosen), -1)
     distinct = len(np.unique(flat.astype(np.float32), axis=0))
-    if number is not None and not 1 <= number <= len(responses):
-        raise InvalidParameter(f"'clusters' must lie in 1..{len(responses)}, the number of nodes. Got {number}.")
+    _check_clusters(number, len(responses))
 
     def fit(count: int, rows: np.ndarray) -> Any:
         return KMeans(min(count, distinct), n_init=3, random_state=seed).fit(rows)
@@ -183,6 +182,11 @@ def cluster_filters(responses: np.ndarray, number: int | None = None, seed: int 
     result = fit(number, flat)
     order = np.argsort(-np.bincount(result.labels_, minlength=len(result.cluster_centers_)), kind="stable")
     return FilterClusters(result.cluster_centers_[order].reshape(-1, *responses.shape[1:]))
+
+
+def _check_clusters(number: int | None, num_nodes: int) -> None:
+    if number is not None and not 1 <= number <= num_nodes:
+        raise InvalidParameter(f"'clusters' must lie in 1..{num_nodes}, the number of nodes. Got {number}.")
 
 
 def write_filters(
@@ -220,10 +224,14 @@ def write_filters(
             )
         for _ in node_blocks(model, task.graph, lambda ids: (ids,), nodes, resources):
             break  # bound, which the response needs
-        with parquet_rows(path, "filters") as rows:
-            response = model.frequency_response(frequency_grid(max(points, 2)))
-            rows.write(pa.table({"filter": np.arange(len(response)), "response": list(response)}))
+        with table_rows(path, "filters") as rows:
+            response = model.frequency_response(frequency_grid(points))
+            columns = {"filter": np.arange(len(response))} | ({"response": list(response)} if points else {})
+            rows.write(pa.table(columns))
         return rows.count
+    _check_clusters(clusters, task.graph.num_nodes if nodes is None else len(nodes))
+    if channel is not None:
+        model.check_channel(channel)
     with tempfile.TemporaryDirectory(prefix=".filters.", dir=existing_folder(path)) as folder:
         # Kinds are found from a sample of all nodes, so coefficients wait on disk until all are known.
         kept = _keep_coefficients(Path(folder) / "alpha.npy", model, task.graph, nodes, resources)
@@ -232,7 +240,7 @@ def write_filters(
         tokens, grid = model.token_response(lam, channel), model.token_response(frequency_grid(points), channel)
         some = np.sort(np.random.default_rng(0).permutation(len(kept))[:_CLUSTERED_NODES])
         found = cluster_filters(np.einsum("nhk,kl->nhl", kept[some, 0], tokens), clusters)
-        with parquet_rows(path, "filters") as rows:
+        with table_rows(path, "filters") as rows:
             for start in range(0, len(kept), ROWS_PER_BLOCK):
                 alpha = np.array(kept[start : start + ROWS_PER_BLOCK])
                 ids = np.arange(start, start + len(alpha)) if nodes is None else nodes[start : start + len(alpha)]

@@ -1,4 +1,4 @@
-"""A trained model applied to a graph, a block of nodes at a time, and predictions as a Parquet table."""
+"""A trained model applied to a graph, a block of nodes at a time, and predictions as a table."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 import torch
 
+from polyformer.columns import check_columns, columns_from_json
 from polyformer.datasets import load_source
 from polyformer.errors import InvalidParameter
 from polyformer.files import read_json, reporting_io_errors, write_whole
@@ -22,31 +23,50 @@ from polyformer.tasks import Objective, Task
 
 __all__ = [
     "ROWS_PER_BLOCK",
-    "ParquetRows",
+    "TABLE_ENDINGS",
     "Resources",
+    "TableRows",
+    "check_table_path",
     "node_blocks",
     "node_scores",
     "open_run_task",
-    "parquet_rows",
     "predict_blocks",
     "predict_scores",
+    "table_rows",
     "write_predictions",
 ]
 
 ROWS_PER_BLOCK = 1 << 16
 """Nodes whose scores are in memory at once, and rows of a row group of the Parquet file."""
 
+TABLE_ENDINGS = (".parquet", ".csv")
+"""What the name of a table that is written may end in; vectors need the first."""
 
-def open_run_task(run: Path, data: str | None = None, root: str | None = None, loading: Stages | None = None) -> Task:
-    """The data that a run was trained on, or another graph."""
+
+def open_run_task(
+    run: Path,
+    data: str | None = None,
+    root: str | None = None,
+    loading: Stages | None = None,
+    report: Callable[[str], None] | None = None,
+) -> Task:
+    """The data that a run was trained on, or another graph: tables are read as those of the training were.
+
+    Args:
+        report: is told what was taken as what in the files of another graph.
+    """
+    config, other = read_json(run / "config.json", "a run directory"), data is not None
     if data is None:
-        config = read_json(run / "config.json", "a run directory")
         if "data" not in config:
             raise InvalidParameter(
                 f"'{run}' is a saved classifier that does not know its data. Pass the PATH of a graph."
             )
         data, root = config["data"], root or config.get("data_root")
-    return load_source(data, root, progress=loading)
+    trained = columns_from_json(config["card"].get("columns"))
+    told = report if other else None
+    task = load_source(data, root, progress=loading, report=told, applied=other, columns=trained)
+    check_columns(trained, task.columns, data)
+    return task
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,26 +187,27 @@ def write_predictions(
     Returns:
         The number of rows.
     """
-    with parquet_rows(path, "predictions") as rows:
+    with table_rows(path, "predictions") as rows:
         for nodes, scores in blocks:
             rows.write(_table(nodes if ids is None else ids[nodes], scores, objective, class_names))
     return rows.count
 
 
-class ParquetRows:
-    """A Parquet file that is written a row group at a time."""
+class TableRows:
+    """A Parquet or CSV file that is written a block of rows at a time."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], ending: str) -> None:
         self.count = 0
-        self._file = file
+        self._file, self._ending = file, ending
         self._writer: Any = None
 
     def write(self, table: Any) -> None:
-        """Append a ``pyarrow.Table`` as a row group."""
-        import pyarrow.parquet as pq
+        """Append a ``pyarrow.Table``; in Parquet it is a row group."""
+        from pyarrow.csv import CSVWriter
+        from pyarrow.parquet import ParquetWriter
 
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._file, table.schema)
+            self._writer = (CSVWriter if self._ending == ".csv" else ParquetWriter)(self._file, table.schema)
         self._writer.write_table(table)
         self.count += table.num_rows
 
@@ -196,11 +217,19 @@ class ParquetRows:
             self._writer.close()
 
 
+def check_table_path(path: Path, endings: Sequence[str] = TABLE_ENDINGS) -> None:
+    """Refuse a place where no table can be written, before the work for it begins."""
+    if path.is_dir():
+        raise InvalidParameter(f"'--out' must be a file. Got the directory '{path}'. Try {path / 'table.parquet'}.")
+    if path.suffix.lower() not in endings:
+        raise InvalidParameter(f"'--out' must end in {' or '.join(endings)}. Got '{path}'.")
+
+
 @contextlib.contextmanager
-def parquet_rows(path: Path, what: str) -> Iterator[ParquetRows]:
-    """A Parquet file that appears whole when the block ends without an error; errors call its content ``what``."""
+def table_rows(path: Path, what: str) -> Iterator[TableRows]:
+    """A table that appears whole when the block ends without an error; errors call its content ``what``."""
     with reporting_io_errors(what, path), write_whole(path) as file:
-        rows = ParquetRows(file)
+        rows = TableRows(file, path.suffix.lower())
         try:
             yield rows
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -69,7 +70,8 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
 
 
 def _is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    number = not isinstance(value, bool) and isinstance(value, numbers.Real)
+    return number and math.isfinite(value)
 
 
 def _is_union(hint: Any) -> bool:

@@ -98,7 +98,7 @@ def uniform_split(labels: np.ndarray, seed: int | Sequence[int], train: float = 
 
 
 def hold_out(nodes: np.ndarray, labels: np.ndarray, seed: int, share: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
-    """Draw ``share`` of the nodes, class by class so that each class keeps some: (kept, drawn)."""
+    """Draw ``share`` of the nodes, class by class: each keeps some, and gives one if it has two: (kept, drawn)."""
     if not 0 < share < 1:
         raise InvalidParameter(f"'share' must lie between 0 and 1. Got {share}. Try 0.2.")
     random = np.random.default_rng(seed)
@@ -106,7 +106,7 @@ def hold_out(nodes: np.ndarray, labels: np.ndarray, seed: int, share: float = 0.
     groups = (
         [nodes] if labels.dtype.kind == "f" else [nodes[labels[nodes] == label] for label in np.unique(labels[nodes])]
     )
-    drawn = np.concatenate([group[: min(round(share * len(group)), len(group) - 1)] for group in groups])
+    drawn = np.concatenate([group[: min(max(1, round(share * len(group))), len(group) - 1)] for group in groups])
     if len(drawn) == 0:
         raise InvalidData(
             f"Validation nodes cannot be drawn from {len(nodes)} training nodes: there are too few. Name them (val in "

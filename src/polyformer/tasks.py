@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from polyformer.columns import Column, columns_from_json
 from polyformer.errors import FileCorrupt, InvalidData
 from polyformer.files import new_directory, read_json, require_keys, write_json
 from polyformer.graph import Graph
@@ -29,6 +30,8 @@ __all__ = [
     "Regression",
     "Task",
     "check_labels",
+    "check_trainable",
+    "label_units",
     "squared_error",
 ]
 
@@ -96,6 +99,10 @@ class Objective(ABC):
     def scores(self, outputs: torch.Tensor) -> np.ndarray:
         """Probabilities (n, C), or the predicted values (n, 1) of a regression, in float64."""
 
+    def in_units(self, centre: float, scale: float) -> Objective:
+        """The same where outputs stand for ``centre + scale · output``; classes have no units."""
+        return self
+
 
 class Multiclass(Objective):
     """Cross-entropy over C logits."""
@@ -136,9 +143,15 @@ class Binary(Objective):
 
 
 class Regression(Objective):
-    """Mean squared error on one value."""
+    """Mean squared error on one value, which the model gives in units of ``scale`` around ``centre``.
+
+    In units of their own, prices in the thousands and shares in the thousandths are learned at the same rate.
+    """
 
     name = "regression"
+
+    def __init__(self, centre: float = 0.0, scale: float = 1.0) -> None:
+        self.centre, self.scale = centre, scale
 
     def out_channels(self, num_classes: int) -> int:
         return 1
@@ -146,10 +159,23 @@ class Regression(Objective):
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, class_weights: torch.Tensor | None = None
     ) -> torch.Tensor:
-        return functional.mse_loss(outputs[:, 0], labels.to(outputs.dtype), reduction="sum")
+        targets = (labels - self.centre) / self.scale
+        return functional.mse_loss(outputs[:, 0], targets.to(outputs.dtype), reduction="sum")
 
     def scores(self, outputs: torch.Tensor) -> np.ndarray:
-        return np.asarray(outputs[:, :1].double().cpu().numpy())
+        return np.asarray(self.centre + self.scale * outputs[:, :1].double().cpu().numpy())
+
+    def in_units(self, centre: float, scale: float) -> Regression:
+        return Regression(centre, scale)
+
+
+def label_units(labels: np.ndarray) -> tuple[float, float]:
+    """Mean and standard deviation of real-valued labels; a deviation of 1 where they are all the same.
+
+    >>> label_units(np.array([10.0, 14.0]))
+    (12.0, 2.0)
+    """
+    return float(labels.mean()), float(labels.std()) or 1.0
 
 
 OBJECTIVES: Registry[Objective] = Registry(
@@ -167,6 +193,7 @@ class Task:
         splits: one or more :class:`Split`, drawn by ``protocol``.
         class_names: what the classes are called in predictions.
         ids: (N,) the user's own node ids, integers or strings; 0..N-1 by default.
+        columns: of the table that the features come from; None where they come from elsewhere.
     """
 
     name: str
@@ -177,6 +204,7 @@ class Task:
     metric: str = ""
     class_names: tuple[str, ...] | None = None
     ids: np.ndarray | None = None
+    columns: tuple[Column, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", check_labels(self.labels, self.graph.num_nodes))
@@ -236,6 +264,7 @@ class Task:
                 "fit": any(split.fit for split in self.splits),
                 "class_names": self.class_names,
                 "ids": self.ids is not None,
+                "columns": None if self.columns is None else [asdict(column) for column in self.columns],
             }
         }
 
@@ -272,6 +301,27 @@ class Task:
             about["metric"],
             None if names is None else tuple(names),
             ids,
+            columns_from_json(about.get("columns")),
+        )
+
+
+def check_trainable(task: Task, split: Split) -> None:
+    """Refuse what there is nothing to learn from, or no epoch to choose by."""
+    if task.graph.num_features == 0:
+        raise InvalidData(
+            f"The nodes of '{task.name}' have no features, and a model needs at least one. Add columns to the node "
+            f"table, e.g. the degree."
+        )
+    if task.num_classes == 1:
+        name = task.class_names[0] if task.class_names else 0
+        raise InvalidData(f"All labels are '{name}', so there is nothing to tell apart. Check the label column.")
+    labels = task.labels[split.val]
+    if len(labels) == 0:
+        raise InvalidData("There are no validation nodes, by which the epoch is chosen. Name some, or leave 'val' out.")
+    if task.metric in ("roc_auc", "r2") and len(np.unique(labels)) == 1:
+        raise InvalidData(
+            f"All {len(labels)} validation nodes have the label {labels[0]}, so the metric '{task.metric}' is not "
+            f"defined on them. Add others{', or use the metric accuracy' if task.metric == 'roc_auc' else ''}."
         )
 
 

@@ -32,7 +32,7 @@ def test_every_node_is_a_row(trained: Path, tmp_path: Path, capsys: pytest.Captu
     [
         (["--clusters", "0"], "'clusters' must lie in 1..300"),
         (["--points", "-1"], "'points' must be 0 or more"),
-        (["--channel", "1"], "all channels share it"),
+        (["--channel", "1"], "all channels share the basis 'chebyshev'"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -41,3 +41,23 @@ def test_bad_input_is_one_sentence(
     assert run("filters", trained, "--out", tmp_path / "f.parquet", *options) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_options_are_refused_before_the_work(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object, **__: object) -> None:
+        pytest.fail("the work was begun")
+
+    monkeypatch.setattr("polyformer.filters.node_blocks", work)
+    for options in (["--clusters", "301"], ["--channel", "1"]):
+        assert run("filters", trained, "--out", tmp_path / "f.parquet", *options) == 2
+    assert "Leave it out." in capsys.readouterr().err
+
+
+def test_points_of_one_filter_for_all(tmp_path: Path) -> None:
+    assert run("train", BOARD, "--model", "gprgnn", "--set=epochs=1", "--no-report", "--out", tmp_path / "run") == 0
+    for points in (0, 1, 7):
+        assert run("filters", tmp_path / "run", "--points", points, "--out", tmp_path / "f.parquet") == 0
+        table = pq.read_table(tmp_path / "f.parquet").to_pydict()
+        assert [len(row) for row in table.get("response", [[]])] == [points]

@@ -104,3 +104,122 @@ def test_unlabelled_graph_cannot_be_trained_on(
     assert run("import", tables, tmp_path / "graph", "--label-column", "") == 0
     assert run("train", tmp_path / "graph", "--out", tmp_path / "run") == 2
     assert "has no labelled splits, so nothing can be trained on it." in capsys.readouterr().err
+
+
+def _people(folder: Path, columns: dict[str, list[object]]) -> Path:
+    """Twelve people in a ring, with these columns besides their ids."""
+    folder.mkdir()
+    ring = [f"p{i % 12}" for i in range(13)]
+    pyarrow.csv.write_csv(pa.table({"source": ring[:-1], "target": ring[1:]}), folder / "edges.csv")
+    pyarrow.csv.write_csv(pa.table({"id": ring[:-1], **columns}), folder / "nodes.csv")
+    return folder
+
+
+COUNTRIES, AGES, LABELS = ["DE", "FR"] * 6, list(range(20, 32)), ["a", "b", "b", "a"] * 3
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    """A run on people with a country and an age."""
+    splits = ["train"] * 8 + ["val"] * 2 + ["test"] * 2
+    columns = {"country": COUNTRIES, "age": AGES, "label": LABELS, "split": splits}
+    assert run("train", _people(tmp_path / "people", columns), "--out", tmp_path / "run", *FAST) == 0
+    return tmp_path / "run"
+
+
+def _predicted(people: Path, data: Path) -> dict[str, list[object]]:
+    out = data.with_suffix(".parquet")
+    assert run("predict", people, data, "--out", out) == 0
+    return pq.read_table(out).to_pydict()
+
+
+def test_other_tables_are_read_as_those_of_the_training(
+    people: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Columns in another order, a category fewer and one more, columns besides; all nodes marked as test."""
+    same = _predicted(people, tmp_path / "people")
+    columns = {"note": ["x"] * 12, "age": AGES, "country": COUNTRIES, "label": LABELS, "split": ["test"] * 12}
+    assert _predicted(people, _people(tmp_path / "mixed", columns)) == same
+    french = _people(tmp_path / "french", {"age": AGES, "country": ["FR"] * 12})
+    german = _people(tmp_path / "foreign", {"age": AGES, "country": ["IT"] * 11 + ["FR"]})
+    capsys.readouterr()
+    assert _predicted(people, german)["probability_a"][:10] != _predicted(people, french)["probability_a"][:10]
+    said = capsys.readouterr().out
+    assert "'country' has values that were not in training: IT. They count as no category." in said
+    assert "'country' → category of 2 (DE, FR)" in said
+    assert "drawn by the protocol" not in said
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"age": AGES}, "'nodes.csv' has no column 'country', on which the model was trained"),
+        ({"age": ["old"] * 12, "country": COUNTRIES}, "The column 'age' of 'nodes.csv' must hold numbers"),
+    ],
+)
+def test_tables_that_do_not_have_what_was_trained_on(
+    people: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], columns: dict[str, list[object]], message: str
+) -> None:
+    assert run("predict", people, _people(tmp_path / "other", columns), "--out", tmp_path / "p.parquet") == 2
+    assert message in capsys.readouterr().err
+
+
+def test_imported_graphs_with_other_features_are_refused(
+    people: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three features each, which mean something else."""
+    other = _people(tmp_path / "other", {"age": AGES, "country": COUNTRIES})
+    for name in ("people", "other"):
+        assert run("import", tmp_path / name, tmp_path / f"{name}.graph") == 0
+    assert run("predict", people, tmp_path / "people.graph", "--out", tmp_path / "p.parquet") == 0
+    assert run("predict", people, tmp_path / "other.graph", "--out", tmp_path / "q.parquet") == 2
+    message = "column 1 is 'age', in training it was 'country' with the 2 categories DE, FR"
+    assert message in capsys.readouterr().err
+    assert other.is_dir()
+
+
+def test_what_looks_like_a_label_or_split_is_no_feature_by_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    people = _people(tmp_path / "people", {"age": AGES, "y": LABELS, "split": ["test"] * 12})
+    assert run("import", people, tmp_path / "a", "--label-column", "", "--split-column", "") == 0
+    assert "'y' is left out; name it in --features to have it as one." in capsys.readouterr().out
+    assert Task.load(tmp_path / "a").graph.num_features == 1
+    assert run("import", people, tmp_path / "b", "--label-column", "", "--split-column", "", "--features", "age,y") == 0
+    assert Task.load(tmp_path / "b").graph.num_features == 3
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"label": LABELS}, "have no features, and a model needs at least one"),
+        ({"label": ["a"] * 12, "age": AGES}, "All labels are 'a', so there is nothing to tell apart"),
+    ],
+)
+def test_nothing_to_learn_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], columns: dict[str, list[object]], message: str
+) -> None:
+    assert run("train", _people(tmp_path / "people", columns), "--out", tmp_path / "run", *FAST) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_path_with_a_colon_is_a_path(people: Path, tmp_path: Path) -> None:
+    place = _people(tmp_path / "2024-01-01T12:00", {"age": AGES, "country": COUNTRIES, "label": LABELS})
+    assert len(_predicted(people, place)["node"]) == 12
+    assert run("train", place, "--out", tmp_path / "second", *FAST) == 0
+    assert load_dataset(str(place)).ids[3] == "p3"
+
+
+def test_predictions_as_csv_and_under_no_other_name(
+    people: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("p.csv", "p.parquet"):
+        assert run("predict", people, "--out", tmp_path / name) == 0
+    text, binary = pyarrow.csv.read_csv(tmp_path / "p.csv"), pq.read_table(tmp_path / "p.parquet")
+    assert text["prediction"].to_pylist() == binary["prediction"].to_pylist()
+    np.testing.assert_allclose(text["probability_a"], binary["probability_a"])
+    assert run("predict", people, "--out", tmp_path / "p.txt") == 2
+    assert "'--out' must end in .parquet or .csv." in capsys.readouterr().err
+    assert run("filters", people, "--out", tmp_path / "f.csv") == 2
+    assert "'--out' must end in .parquet." in capsys.readouterr().err

@@ -137,25 +137,23 @@ def test_without_test_nodes_others_are_judged_and_that_is_said(tmp_path: Path) -
 @pytest.mark.filterwarnings("error:.*(NaN|Degrees of freedom|[Pp]ositive|invalid value)")
 @pytest.mark.parametrize("metric", ["roc_auc", "r2"])
 def test_scores_that_are_not_numbers_are_left_out(tmp_path: Path, metric: str) -> None:
-    """One class, or one value, among the nodes to judge by: there is no ROC-AUC and no R²."""
+    """One class, or one value, among the test nodes: there is no ROC-AUC and no R²."""
     random = np.random.default_rng(0)
     graph = Graph(random.integers(0, 60, (2, 150)), random.standard_normal((60, 5)).astype(np.float32), 60)
-    labels = np.where(np.arange(60) < 40, np.arange(60) % 2, 1)
+    labels = np.where(np.arange(60) < 50, np.arange(60) % 2, 1)
     split = Split(np.arange(40), np.arange(40, 50), np.arange(50, 60))
     values = labels if metric == "roc_auc" else labels.astype(np.float64)
     Task("mine", graph, values, [split], "given", metric).save(tmp_path / "graph")
     path = tmp_path / "run"
     result = execute_run(RunRequest(str(tmp_path / "graph"), settings=SMALL), path)
-    assert (result["val"], result["test"], "squared_error" in result) == (None, None, False)
-    lines = [(path / "result.json").read_text(), *(path / "metrics.jsonl").read_text().splitlines()]
-    assert "NaN" not in "".join(lines)
-    assert json.loads(lines[1])["val"] is None
+    assert (result["test"], "squared_error" in result) == (None, False)
+    assert "NaN" not in (path / "result.json").read_text()
     findings = gather(path)
     write_report(findings, tmp_path / "r.html")
     assert findings.outcome is not None
     assert findings.outcome.interval is None
     page = (tmp_path / "r.html").read_text()
-    assert '<div class="score">' not in page
+    assert page.count('<div class="score">') == 1, "that of the validation"
     assert 'id="chart-roc"' not in page
     assert 'id="chart-learning"' in page
     assert ">nan<" not in page.lower()
@@ -283,3 +281,16 @@ def test_without_the_extra(
     assert line.startswith("report: not written. Reports need plotly and jinja2.")
     assert line.endswith("pip install 'polyformer[report]'")
     assert not (tmp_path / "run" / "report.html").exists()
+
+
+def test_files_that_a_run_was_started_with_may_be_gone(tmp_path: Path) -> None:
+    preset, tokens, path = tmp_path / "mine.csv", tmp_path / "tokens", tmp_path / "run"
+    preset.write_text("dataset,basis,order,hidden_channels,epochs\nminefield,chebyshev,2,8,2\n")
+    board = "minefield:width=15,height=12"
+    assert run("tokens", board, "--order", 2, "--out", tokens) == 0
+    assert run("train", board, "--preset", preset, "--tokens", tokens, "--out", path, "--no-report") == 0
+    preset.unlink()
+    shutil.rmtree(tokens)
+    findings = gather(path)
+    assert findings.outcome is not None
+    assert "--set hidden_channels=8" in findings.record.command

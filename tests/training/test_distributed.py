@@ -16,6 +16,7 @@ from polyformer.errors import (
     OutOfResources,
     OutputBusy,
     OutputExists,
+    TrainingDiverged,
     TrainingInterrupted,
     WorkerLost,
 )
@@ -29,7 +30,7 @@ from polyformer.tasks import Multiclass, Task
 from polyformer.training import loop
 from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.distributed import ALONE, ProcessGroup, Workers, owners
-from polyformer.training.loop import Trainer, TrainingDiverged, workload_of
+from polyformer.training.loop import Trainer, workload_of
 from polyformer.training.run import RunRequest, execute_run
 from polyformer.training.run_directory import RunDirectory
 from polyformer.training.settings import TrainingSettings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,17 +24,21 @@ from polyformer.errors import (
     InvalidParameter,
     OutputBusy,
     OutputExists,
+    TrainingDiverged,
     TrainingInterrupted,
     UnknownName,
 )
+from polyformer.estimators import PolyFormerClassifier
 from polyformer.graph import Graph
-from polyformer.splits import Split
-from polyformer.tasks import Task
+from polyformer.prediction import predict_scores
+from polyformer.splits import Split, hold_out
+from polyformer.tasks import METRICS, Task, check_trainable
 from polyformer.training import loop
 from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.early_stopping import EarlyStopping
 from polyformer.training.run import RunRequest, execute_run
 from polyformer.training.run_directory import RunDirectory
+from polyformer.training.saved_model import load_model
 from polyformer.training.settings import TrainingSettings
 
 BOARD = "minefield:width=20,height=15"
@@ -118,8 +123,9 @@ def test_a_schedule_lowers_the_rates_to_zero(tmp_path: Path) -> None:
 
 
 def test_lbfgs_fits_where_as_many_steps_of_adam_do_not(tmp_path: Path) -> None:
+    """Small targets in their raw units: Adam's steps are too large for them, L-BFGS chooses its own."""
     image = {"data": "generated-images:image=0,filter=band", "model": "chebnetii", "protocol": "fit"}
-    common = {"hidden_channels": 64, "dropout": 0.0, "weight_decay": 0.0, "batch_size": "full"}
+    common = {"hidden_channels": 64, "dropout": 0.0, "weight_decay": 0.0, "batch_size": "full", "targets": "raw"}
     ways = {"lbfgs": {"epochs": 2, "optimizer": "lbfgs"}, "adam": {"epochs": 300, "patience": 300, "lr": 0.01}}
     error = {
         way: 1 - execute_run(RunRequest(**image, settings={**common, **settings}), tmp_path / way)["test"]
@@ -220,6 +226,54 @@ def test_changed_data_is_not_resumed(tmp_path: Path) -> None:
         execute_run(request(data=BOARD + ",seed=9"), tmp_path / "run", resume=True)
 
 
+def test_changed_labels_and_splits_are_not_resumed(tmp_path: Path) -> None:
+    task, graph = load_dataset(BOARD), tmp_path / "graph"
+    split = task.splits[0]
+    flipped = task.labels.copy()
+    flipped[split.train[0]] = 1 - flipped[split.train[0]]
+    swapped = Split(split.test, split.val, split.train)
+    task.save(graph)
+    with pytest.raises(TrainingInterrupted):
+        execute_run(request(data=str(graph)), tmp_path / "run", should_stop=lambda: True)
+    for labels, changed in ((flipped, split), (task.labels, swapped)):
+        shutil.rmtree(graph)
+        Task(task.name, task.graph, labels, [changed, *task.splits[1:]], metric="roc_auc").save(graph)
+        with pytest.raises(FileCorrupt, match="has changed since the run"):
+            execute_run(request(data=str(graph)), tmp_path / "run", resume=True)
+
+
+def test_a_run_that_diverges_keeps_its_best_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    differentiate = loop.Trainer._differentiate
+    monkeypatch.setattr(
+        loop.Trainer, "_differentiate", lambda self, rows: math.nan if self.epoch == 3 else differentiate(self, rows)
+    )
+    with pytest.raises(TrainingDiverged, match=r"The loss became nan in epoch 4\. .* The model of epoch \d is kept\."):
+        execute_run(request(), tmp_path / "run")
+    assert PolyFormerClassifier.load(tmp_path / "run").predict(load_dataset(BOARD).graph).shape == (300,)
+
+
+@pytest.mark.parametrize(
+    ("val", "metric", "message"),
+    [
+        ([], "roc_auc", "There are no validation nodes"),
+        ([1, 2], "roc_auc", "All 2 validation nodes have the label 1, so the metric 'roc_auc' is not defined"),
+        ([1], "r2", "the metric 'r2' is not defined on them. Add others."),
+    ],
+)
+def test_without_a_score_no_epoch_is_chosen(val: list[int], metric: str, message: str) -> None:
+    graph = Graph([[0, 1], [1, 2]], np.ones((4, 1), np.float32), 4)
+    labels = np.array([0, 1, 1, 0]) if metric == "roc_auc" else np.arange(4.0)
+    split = Split(np.array([0, 3]), np.array(val, np.int64), np.array([], np.int64))
+    with pytest.raises(InvalidData, match=message):
+        check_trainable(Task("t", graph, labels, [split], metric=metric), split)
+
+
+def test_two_nodes_of_a_class_are_shared_with_validation() -> None:
+    kept, drawn = hold_out(np.arange(12), np.array([0] * 10 + [1, 1]), seed=0)
+    assert sorted(np.concatenate([kept, drawn])) == list(range(12))
+    assert len(np.intersect1d(drawn, [10, 11])) == 1
+
+
 def test_test_labels_change_nothing_in_training(tmp_path: Path) -> None:
     task = load_dataset(BOARD)
     split = task.splits[0]
@@ -254,6 +308,33 @@ def test_every_objective_learns(tmp_path: Path, kind: str, class_weights: str) -
     result = execute_run(request(data=str(tmp_path / "graph"), settings=settings), tmp_path / "run")
     assert result["metric"] == ("r2" if kind == "regression" else "accuracy")
     assert result["test"] > 0.8
+
+
+def test_real_labels_are_learned_alike_whatever_their_units(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    features, order = random.standard_normal((400, 4)), random.permutation(400)
+    graph, split = Graph(random.integers(0, 400, (2, 300)), features), Split(order[:250], order[250:320], order[320:])
+    labels = features[:, 0] + 0.5 * features[:, 1]
+    scores = {}
+    for centre, scale, targets in [
+        (0, 1, "standard"),
+        (200_000, 50_000, "standard"),
+        (-3, 1e-4, "standard"),
+        (200_000, 50_000, "raw"),
+    ]:
+        name = f"{centre}-{targets}"
+        task = Task("made", graph, centre + scale * labels, [split])
+        task.save(tmp_path / name)
+        settings = {"epochs": 40, "lr": 5e-3, "targets": targets}
+        out = tmp_path / f"run-{name}"
+        scores[name] = execute_run(request(data=str(tmp_path / name), settings=settings), out)["test"]
+        card, model = load_model(out)
+        predicted = predict_scores(model, card.reader, graph, split.test)
+        assert METRICS["r2"](predicted, task.labels[split.test]) == pytest.approx(scores[name], abs=1e-6)
+    assert scores["0-standard"] > 0.8
+    assert scores["200000-standard"] == pytest.approx(scores["0-standard"], abs=1e-3)
+    assert scores["-3-standard"] == pytest.approx(scores["0-standard"], abs=1e-3)
+    assert scores["200000-raw"] < scores["0-standard"] - 0.1
 
 
 def test_a_class_without_nodes_has_a_name_and_a_weight(tmp_path: Path) -> None:

@@ -133,8 +133,12 @@ class DSFModel(PolynomialModel):
 
     def token_response(self, lam: np.ndarray, channel: int | None = None) -> np.ndarray:
         """g_0(λ), …, g_K(λ): (n,) -> (K+1, n)."""
-        check_no_channel(self.basis, channel)
+        self.check_channel(channel)
         return self.basis_response(lam)
+
+    def check_channel(self, channel: int | None) -> None:
+        """Refuse any: all features share the basis."""
+        check_no_channel(self.basis, channel)
 
     def _chosen_coefficients(self, nodes: Tensor | None) -> np.ndarray:
         with evaluating(self):

@@ -63,7 +63,7 @@ def _options(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line; an error is one sentence on stderr, with a code: 1 failed, 2 bad input, 3 busy."""
+    """Run the command line; an error is one sentence on stderr, with a code: 1 failed, 2 bad input."""
     _share_cores()
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments

@@ -15,7 +15,7 @@ def filters(
     data: str | None = typer.Argument(
         None, metavar="[PATH]", help="Another graph with the same features; the run's own data if left out."
     ),
-    out: Path = typer.Option(..., help="The Parquet file to write."),
+    out: Path = typer.Option(..., help="The .parquet file to write; one that is there is replaced."),
     nodes: str = typer.Option("all", help="all, labelled, or a file of node numbers (.npy or text, one a line)."),
     clusters: int | None = typer.Option(None, help="How many kinds of filters. [default: 2 to 6, by silhouette]"),
     channel: int | None = typer.Option(
@@ -42,20 +42,18 @@ def filters(
 
     - `polyformer filters runs/my-run --clusters 5 --points 65 --out filters.parquet`
     """
-    from polyformer.errors import InvalidParameter
     from polyformer.files import existing_folder
     from polyformer.filters import write_filters
     from polyformer.machine import parse_bytes
-    from polyformer.prediction import Resources, open_run_task
+    from polyformer.prediction import TABLE_ENDINGS, Resources, check_table_path, open_run_task
     from polyformer.training.saved_model import load_model
 
     display = Display(json_only)
     limit = None if memory is None else parse_bytes(memory)
     _, model = load_model(run)
-    if out.is_dir():
-        raise InvalidParameter(f"'--out' must be a file. Got the directory '{out}'. Try {out / 'filters.parquet'}.")
+    check_table_path(out, TABLE_ENDINGS[:1])
     with display.stages() as loading:
-        task = open_run_task(run, data, None if data_root is None else str(data_root), loading)
+        task = open_run_task(run, data, None if data_root is None else str(data_root), loading, display.say)
     chosen = select_nodes(nodes, task.labels)
     with display.share("tokens") as progress, display.share("filters") as walked:
         resources = Resources(limit, tokens, existing_folder(out), display.say, progress, walked)

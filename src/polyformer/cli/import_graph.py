@@ -26,7 +26,7 @@ def import_command(
     categories: str | None = typer.Option(None, metavar="A,B,…", help="Columns to encode one-hot whatever their type."),
     id_type: str = typer.Option("auto", help="auto, integer or string."),
     label_kind: str = typer.Option("auto", help="auto, classes or values (regression)."),
-    protocol: str = typer.Option("uniform", help="How splits are drawn where there are none: uniform or balanced."),
+    protocol: str = typer.Option("uniform", help="How splits are drawn if there are none: uniform, balanced, none."),
     num_splits: int = typer.Option(1, help="How many splits to draw."),
     seed: int = typer.Option(0, help="Of the drawn splits."),
     memory: str = typer.Option("2GiB", help="Bound on the memory that is used."),
@@ -75,7 +75,8 @@ def import_command(
         summary = import_graph(source, destination, options, progress)
     for line in summary.lines():
         display.say(line)
-    display.say(f"next: polyformer train {destination}")
+    if summary.num_splits and summary.num_features:
+        display.say(f"next: polyformer train {destination}")
     content = asdict(summary) | {"destination": str(destination), "edges_per_second": summary.edges_per_second}
     display.result(content)
 

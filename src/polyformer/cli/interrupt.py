@@ -12,8 +12,13 @@ __all__ = ["graceful_interrupt"]
 
 
 @contextlib.contextmanager
-def graceful_interrupt(announce: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
-    """Gives a function that tells whether Ctrl-C, a polite kill or a closed terminal has asked to stop."""
+def graceful_interrupt(announce: Callable[[str], None], stays: str) -> Iterator[Callable[[], bool]]:
+    """Gives a function that tells whether Ctrl-C, a polite kill or a closed terminal has asked to stop.
+
+    Args:
+        announce: is told what happens then.
+        stays: what a second Ctrl-C leaves, for people.
+    """
     asked = threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -21,7 +26,7 @@ def graceful_interrupt(announce: Callable[[str], None]) -> Iterator[Callable[[],
             raise KeyboardInterrupt
         asked.set()
         with contextlib.suppress(OSError):  # the terminal may be gone
-            announce("Stopping after this epoch; press Ctrl-C again to stop at once (the last checkpoint stays).")
+            announce(f"Stopping after this epoch; press Ctrl-C again to stop at once ({stays}).")
 
     heard = [signal.SIGINT, signal.SIGTERM]
     hangup = getattr(signal, "SIGHUP", None)  # not on every system

@@ -17,7 +17,7 @@ def predict(
     data: str | None = typer.Argument(
         None, metavar="[PATH]", help="Another graph with the same features; the run's own data if left out."
     ),
-    out: Path = typer.Option(..., help="The Parquet file to write."),
+    out: Path = typer.Option(..., help="The file to write, .parquet or .csv; one that is there is replaced."),
     nodes: str = typer.Option("all", help="all, labelled, or a file of node numbers (.npy or text, one a line)."),
     tokens: Path | None = typer.Option(
         None, help="A token directory of these nodes; by default tokens are computed. See `polyformer tokens`."
@@ -35,7 +35,9 @@ def predict(
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
     json_only: bool = typer.Option(False, "--json", help="Print a summary as JSON on stdout and nothing else there."),
 ) -> None:
-    """Write the predictions of a trained model as Parquet: node id, predicted class, a probability per class.
+    """Write the predictions of a trained model as a table: node id, predicted class, a probability per class.
+
+    Tables of another graph are read as those of the training were: the same columns, the same categories.
 
     Examples:
 
@@ -48,20 +50,18 @@ def predict(
 
     - `polyformer predict /shared/run --tokens /shared/tokens --engine ray --address auto --out /shared/p.parquet`
     """
-    from polyformer.errors import InvalidParameter
     from polyformer.files import existing_folder
     from polyformer.machine import parse_bytes
-    from polyformer.prediction import Resources, open_run_task, predict_blocks, write_predictions
+    from polyformer.prediction import Resources, check_table_path, open_run_task, predict_blocks, write_predictions
     from polyformer.sharded_prediction import ClusterOptions, predict_shards
     from polyformer.training.saved_model import load_model
 
     display, spread = Display(json_only), on_ray(engine, address, workers)
     limit = None if memory is None else parse_bytes(memory)
     card, model = load_model(run)
-    if out.is_dir():
-        raise InvalidParameter(f"'--out' must be a file. Got the directory '{out}'. Try {out / 'predictions.parquet'}.")
+    check_table_path(out)
     with display.stages() as loading:
-        task = open_run_task(run, data, None if data_root is None else str(data_root), loading)
+        task = open_run_task(run, data, None if data_root is None else str(data_root), loading, display.say)
     chosen = select_nodes(nodes, task.labels)
     with display.share("tokens") as progress, display.share("predicting") as predicted, contextlib.ExitStack() as stack:
         use = Resources(limit, tokens, existing_folder(out), display.say, progress, predicted)

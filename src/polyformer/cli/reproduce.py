@@ -170,7 +170,7 @@ def _run(
 
     count = workers or num_cores()
     jobs = [job for entry in series for job in entry.jobs(runs)]
-    with graceful_interrupt(display.say) as should_stop:
+    with graceful_interrupt(display.say, "the last checkpoints stay") as should_stop:
         outcome = run_jobs(
             jobs,
             records,

@@ -68,7 +68,8 @@ def tokens(
     fixed, order = resolve_basis(basis).fixed, check_order(order)
     on_ray(engine, address, workers, ENGINES)  # refuses what does not go together before any data is read
     with display.stages() as loading:
-        task = load_source(data, None if data_root is None else str(data_root), progress=loading, report=display.say)
+        root = None if data_root is None else str(data_root)
+        task = load_source(data, root, progress=loading, report=display.say, applied=True)
     graph = task.graph
     if graph.features is None:
         raise InvalidData(f"Tokens need node features and '{data}' has none. Choose a graph with features.")

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,8 @@ import typer
 from polyformer.cli.cluster_options import ADDRESS, PLACE, on_ray
 from polyformer.cli.display import Display, speaks
 from polyformer.cli.interrupt import graceful_interrupt
-from polyformer.errors import InvalidParameter, PolyformerError
-from polyformer.registry import parse_spec, parse_value
+from polyformer.errors import InvalidParameter, PolyformerError, TrainingInterrupted
+from polyformer.registry import parse_value
 
 if TYPE_CHECKING:
     from polyformer.training.distributed import Workers
@@ -125,11 +125,13 @@ def train(
     with (
         environment_workers() as group,
         _run_directory(out, request, group) as place,
-        graceful_interrupt(display.say) as should_stop,
+        graceful_interrupt(display.say, "the last checkpoint stays") as should_stop,
         display.stages() as loading,
         display.share("tokens") as progress,
         display.epochs(request.resolve_settings()["epochs"]) as epochs,
     ):
+        if group.count == 1:
+            loading, progress = (_stopping(told, should_stop, place) for told in (loading, progress))
         options: dict[str, Any] = {
             "resume": resume,
             "loading": loading,
@@ -148,9 +150,22 @@ def train(
     if not speaks():
         return
     _conclude(display, result, place)
+    display.result(result)
     if write_report:
         _report(display, result, place, request.memory)
-    display.result(result)
+
+
+def _stopping(told: Callable[..., None], should_stop: Callable[[], bool], out: Path) -> Callable[..., None]:
+    """The same listener, which ends the preparation once that is asked for; what it has put on disk is used again."""
+
+    def tell(*facts: Any) -> None:
+        told(*facts)
+        if should_stop():
+            begun = (out / "config.json").exists()
+            how = f"Continue with polyformer train --resume --out {out}" if begun else "Nothing was written."
+            raise TrainingInterrupted(f"Stopped before the first epoch. {how}")
+
+    return tell
 
 
 def _on_ray(engine: str, address: str | None, workers: int | None) -> bool:
@@ -207,10 +222,11 @@ def _report(display: Display, result: dict[str, Any], out: Path, memory: int | N
 
 def _suggest_preset(display: Display, request: RunRequest) -> None:
     """Say that there are settings chosen for this data set, unless some were asked for."""
+    from polyformer.datasets import data_name
     from polyformer.presets import has_preset
 
     plain = request.model == "polyformer" and request.preset is None and not request.settings
-    if plain and has_preset("fast", parse_spec(request.data)[0]):
+    if plain and has_preset("fast", data_name(request.data)):
         display.say("default settings; '--preset fast' holds settings chosen for this data set")
 
 
@@ -223,9 +239,9 @@ def place_of_preset(preset: str) -> str:
 
 def place_of_data(data: str) -> str:
     """A path as an absolute one, so that the run finds its data from anywhere; a data set's name as it is."""
-    from polyformer.datasets import DATASETS
+    from polyformer.datasets import DATASETS, data_name
 
-    return data if parse_spec(data)[0] in DATASETS or not Path(data).exists() else str(Path(data).resolve())
+    return data if data_name(data) in DATASETS or not Path(data).exists() else str(Path(data).resolve())
 
 
 def read_settings(
@@ -296,7 +312,13 @@ def _conclude(display: Display, result: dict[str, Any], out: Path) -> None:
     when = f"epoch {result['best_epoch']} of {result['epochs']}, {result['seconds']:.1f} s"
     display.say(f"{result['metric']}: {', '.join(scores)} at {when}")
     display.say(f"run directory: {out} (the same in {out / 'result.json'})")
+    from polyformer.datasets import DATASETS, data_name
+    from polyformer.models import MODELS
+
     display.say("next:")
     display.say(f"  polyformer predict {out} --out predictions.parquet   # every node's class and probabilities")
-    display.say("  polyformer datasets                                   # what else there is to train on")
-    display.say("  polyformer train PATH                                 # your own graph")
+    if any(hasattr(MODELS[result["model"]], name) for name in ("filter_coefficients", "frequency_response")):
+        display.say(f"  polyformer filters {out} --out filters.parquet   # the filters that it learned")
+    if data_name(result["data"]) in DATASETS:
+        display.say("  polyformer datasets   # what else there is to train on")
+        display.say("  polyformer train PATH   # your own graph")

@@ -100,7 +100,7 @@ def tune(
         left = format_seconds(rate * max(0, trials - finished.done))
         display.say(f"[{finished.done}/{trials}] trial {finished.number}: {score}{best}; about {left} left")
 
-    with graceful_interrupt(display.say) as interrupted:
+    with graceful_interrupt(display.say, "what is under way is tried again next time") as interrupted:
         best = search(
             request,
             space,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+from polyformer.columns import Column
 from polyformer.datasets.base import Counts, Dataset
 from polyformer.errors import DataNotFound, UnknownName
 from polyformer.progress import Stages
 from polyformer.registry import Registry, check_options, parse_spec
 from polyformer.tasks import Task
 
-__all__ = ["DATASETS", "Counts", "Dataset", "load_dataset", "load_source"]
+__all__ = ["DATASETS", "Counts", "Dataset", "data_name", "load_dataset", "load_source"]
 
 DATASETS: Registry[Dataset] = Registry(
     "data set",
@@ -44,13 +46,24 @@ DATASETS: Registry[Dataset] = Registry(
 )
 
 
+def data_name(source: str) -> str:
+    """The name of a data set without its options; a path as it is.
+
+    >>> data_name("minefield:width=50"), data_name("graphs/2024-01-01T12:00")
+    ('minefield', 'graphs/2024-01-01T12:00')
+    """
+    name = source.partition(":")[0].strip()
+    return name if name in DATASETS else source
+
+
 def load_dataset(
     name: str, root: str | Path | None = None, protocol: str | None = None, *, progress: Stages | None = None
 ) -> Task:
-    """A data set by name, with options after a colon where it has some.
+    """A data set by name, with options after a colon where it has some; or a graph of your own by its path.
 
     Args:
-        name: e.g. ``"minefield"`` or ``"minefield:width=50,height=50,seed=3"``.
+        name: e.g. ``"minefield"``, ``"minefield:width=50,height=50,seed=3"`` or ``"my_graph/"``, a graph directory or
+            tables (see :func:`polyformer.importing.open_source`).
         root: where its files are looked for first; then in ``$POLYFORMER_DATA``, then in the user's cache, into which
             they are downloaded if they are nowhere.
         protocol: which splits; by default those of the paper.
@@ -61,6 +74,8 @@ def load_dataset(
         >>> task.graph.num_nodes, task.num_classes, task.metric, len(task.splits)
         (200, 2, 'roc_auc', 10)
     """
+    if data_name(name) not in DATASETS and Path(name).exists():
+        return load_source(name, root, protocol, progress=progress)
     key, options = parse_spec(name)
     dataset = DATASETS[key]
     check_options("data set", key, options, dataset.options)
@@ -75,23 +90,31 @@ def load_source(
     *,
     progress: Stages | None = None,
     report: Callable[[str], None] | None = None,
+    applied: bool = False,
+    columns: tuple[Column, ...] | None = None,
 ) -> Task:
     """What the command line calls DATASET|PATH: a data set by name, a graph directory, or tables and files of a graph.
 
     Args:
         protocol: which splits of a data set; how to draw them for a path that has none.
+        applied: nothing is trained on it, so splits in the user's own files do not matter.
+        columns: read the features of tables as those of another graph were read.
         progress: called while files are downloaded or read.
         report: called with lines on what was taken as what in the user's own files.
     """
-    if parse_spec(source)[0] in DATASETS:
+    if data_name(source) in DATASETS:
         return load_dataset(source, root, protocol, progress=progress)
     if not Path(source).exists():
         if "/" not in source and not source.startswith("."):
-            DATASETS[source]  # raises, with the nearest name
+            DATASETS[source.partition(":")[0]]  # raises, with the nearest name
         raise DataNotFound(f"There is no graph at '{source}'. Check the path.")
     from polyformer.importing import ImportOptions, open_source
 
-    options = ImportOptions() if protocol in (None, "fixed", "none") else ImportOptions(protocol=str(protocol))
+    options = ImportOptions(columns=columns)
+    if applied:
+        options = replace(options, split_column="", protocol="none")
+    elif protocol not in (None, "fixed", "none"):
+        options = replace(options, protocol=str(protocol))
     task = open_source(source, options, progress, report)
     if protocol not in (None, task.protocol):
         raise UnknownName(

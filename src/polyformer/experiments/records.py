@@ -50,6 +50,16 @@ class Records:
         """Whether nothing is left to do: there is a record and, where models are kept, a model."""
         return self.path(job).exists() and (not job.series.keep_model or self.model(job) is not None)
 
+    def is_busy(self, job: Job) -> bool:
+        """Whether a process is at this run, such as one that a runner left when it was killed."""
+        try:
+            with RunDirectory(self.run_directory(job)).locked():
+                return False
+        except OutputBusy:
+            return True
+        except OSError:  # there is no directory yet
+            return False
+
     def read(self, job: Job) -> dict[str, Any] | None:
         """The record of a run, None if it has not finished."""
         path = self.path(job)

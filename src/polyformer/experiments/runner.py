@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from polyformer.datasets.sources import PRECOMPUTED_VARIABLE
-from polyformer.errors import OutputBusy
 from polyformer.experiments.costs import Costs
 from polyformer.experiments.plan import Job
 from polyformer.experiments.records import Records
@@ -215,7 +214,7 @@ class _Session:
                 entry.log.unlink(missing_ok=True)
                 self._keep(entry.job, record)
                 self._tell(entry.job, record)
-            elif entry.process.returncode == OutputBusy.exit_code:
+            elif self.records.is_busy(entry.job):
                 self.outcome.busy.append(entry.job)
             elif not self.outcome.stopped:
                 reason = _reason(entry)

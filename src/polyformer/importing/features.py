@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
+from polyformer.columns import Column
 from polyformer.errors import InvalidData
 from polyformer.graph import Graph
 from polyformer.importing.tables import Table
@@ -28,9 +29,14 @@ __all__ = [
 
 
 class FeatureStream(ABC):
-    """(N, d) features, given block of rows by block of rows."""
+    """(N, d) features, given block of rows by block of rows.
+
+    Attributes:
+        origin: the columns of a table that they come from; None where there is no table.
+    """
 
     num_columns: int
+    origin: tuple[Column, ...] | None = None
 
     @abstractmethod
     def blocks(self) -> Iterator[np.ndarray]:
@@ -74,6 +80,11 @@ class FeatureColumn(ABC):
         """What is told the user about it."""
         return "feature"
 
+    @property
+    def origin(self) -> Column:
+        """What a model keeps of it."""
+        return Column(self.name, self.width)
+
 
 class NumberColumn(FeatureColumn):
     """Numbers and booleans as they are; a missing one is refused."""
@@ -116,10 +127,15 @@ class CategoryColumn(FeatureColumn):
         more = "" if len(self.categories) <= 5 else ", …"
         return f"category of {self.width} ({shown}{more})"
 
+    @property
+    def origin(self) -> Column:
+        plain = (value if isinstance(value, str | int | float) else str(value) for value in self.categories)
+        return Column(self.name, self.width, tuple(plain))
+
     def encode(self, values: Any, start: int, table: str) -> np.ndarray:
         if pa.types.is_dictionary(values.type):
             values = values.cast(values.type.value_type)
-        found = pc.index_in(values, value_set=pa.array(self.categories, values.type)).fill_null(-1).to_numpy()
+        found = pc.index_in(values, value_set=pa.array(self.categories).cast(values.type)).fill_null(-1).to_numpy()
         block = np.zeros((len(found), self.width), np.float32)
         rows = np.flatnonzero(found >= 0)
         block[rows, found[rows]] = 1.0
@@ -132,6 +148,7 @@ class TableFeatures(FeatureStream):
     def __init__(self, table: Table, columns: Sequence[FeatureColumn], types: dict[str, Any]) -> None:
         self.table, self.columns, self.types = table, tuple(columns), types
         self.num_columns = sum(column.width for column in columns)
+        self.origin = tuple(column.origin for column in columns)
 
     def blocks(self) -> Iterator[np.ndarray]:
         start = 0

@@ -110,11 +110,11 @@ def _check_disk(rows: int | None, weighted: bool, destination: Path) -> None:
 
 def _notes(source: Source, task: Task) -> tuple[str, ...]:
     notes = [*source.notes]
-    if not task.splits:
+    if source.labels is None or not source.labels.known.any():
         notes.append(
             "There are no labels, so nothing can be trained on this graph; tokens and predictions can be made."
         )
-    elif task.protocol != "fixed":
+    elif task.protocol not in ("fixed", "none"):
         sizes = " / ".join(f"{len(part):,}" for part in (task.splits[0].train, task.splits[0].val, task.splits[0].test))
         notes.append(f"There are no splits, so they were drawn by the protocol '{task.protocol}': {sizes} nodes.")
         rare = None if source.labels is None else check_training_classes(source.labels, task.splits)

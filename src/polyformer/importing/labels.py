@@ -159,6 +159,8 @@ def check_training_classes(labels: Labels, splits: Sequence[Split]) -> str | Non
 
 def draw_splits(labels: Labels, options: ImportOptions) -> list[Split]:
     """Splits of the labelled nodes by protocol and seed, 60/20/20."""
+    if options.protocol == "none":
+        return []
     known = np.flatnonzero(labels.known)
     if options.protocol == "uniform":
         return [uniform_split(labels.values, options.seed + i) for i in range(options.num_splits)]

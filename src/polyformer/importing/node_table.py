@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from polyformer.columns import Column
 from polyformer.errors import InvalidData
 from polyformer.importing.columns import NODE_ROLES, match_column, require_column
 from polyformer.importing.edges import as_ids, id_kind
@@ -40,9 +41,10 @@ class NodeTable:
             match_column(role, NODE_ROLES[role], names, given[role], self.name) for role in ("label", "split")
         )
         self.kind = options.id_type if options.id_type != "auto" else id_kind(table.schema, self.id_column, self.name)
-        columns = self._read()
+        self.given = None if options.columns is None else {column.name: column for column in options.columns}
+        notes = self._leave_out([role for role in ("label", "split") if given[role] == ""])
+        columns = self._read(notes)
         self.ids = self._node_ids(columns)
-        notes: list[str] = []
         if self.label_column is not None:
             text = isinstance(table, CsvTable)
             self.labels = encode_labels(columns[self.label_column], options, text)
@@ -55,7 +57,16 @@ class NodeTable:
         self.notes = tuple(notes)
         self.matched = self._matches()
 
-    def _read(self) -> dict[str, Any]:
+    def _leave_out(self, ignored: list[str]) -> list[str]:
+        """Keep columns of roles that are to be ignored out of the features, unless they are asked for; says which."""
+        common = {name for role in ignored for name in NODE_ROLES[role]}
+        found = [name for name in self.table.names if name.strip().lower() in common]
+        if self.options.features is not None or self.given is not None:
+            found = []
+        self.left_out = found
+        return [f"'{name}' is left out; name it in --features to have it as one." for name in found]
+
+    def _read(self, notes: list[str]) -> dict[str, Any]:
         """Ids, labels and splits whole, and of every column that may be a category its distinct values."""
         roles = [column for column in (self.id_column, self.label_column, self.split_column) if column]
         names = self._feature_names(roles)
@@ -81,14 +92,25 @@ class NodeTable:
             rows += batch.num_rows
         if rows == 0:
             raise InvalidData(f"'{self.name}' has no rows. Give it one row per node.")
-        columns = [self._feature(name, distinct.get(name), widths.get(name, 0), rows) for name in names]
+        if self.given is None:
+            columns = [self._feature(name, distinct.get(name), widths.get(name, 0), rows) for name in names]
+        else:
+            columns = [self._known_feature(column, distinct.get(name), notes) for name, column in self.given.items()]
         self.features = TableFeatures(self.table, columns, self.types) if columns else None
         return {name: pa.concat_arrays([_plain(part) for part in parts]) for name, parts in held.items()}
 
     def _feature_names(self, roles: list[str]) -> list[str]:
         names = self.table.names
+        if self.given is not None:
+            for name in self.given:
+                if name not in names:
+                    raise InvalidData(
+                        f"'{self.name}' has no column '{name}', on which the model was trained. Its columns are: "
+                        f"{', '.join(names[:20])}."
+                    )
+            return list(self.given)
         if self.options.features is None:
-            return [name for name in names if name not in roles]
+            return [name for name in names if name not in roles and name not in self.left_out]
         for name in (*self.options.features, *self.options.categories):
             if name not in names:
                 raise InvalidData(f"'{self.name}' has no column '{name}'. Its columns are: {', '.join(names[:20])}.")
@@ -99,19 +121,27 @@ class NodeTable:
         types = {}
         for name in names if isinstance(self.table, CsvTable) else ():
             kind = self.table.schema.field(name).type
-            if _is_string(kind):
+            if self.given is not None and self.given[name].categories is not None:
+                types[name] = pa.array(self.given[name].categories).type
+            elif _is_string(kind):
                 types[name] = pa.string()
             elif pa.types.is_integer(kind) and name not in self.options.categories:
                 types[name] = pa.float64()
         return types
 
     def _may_be_category(self, name: str) -> bool:
+        if self.given is not None:
+            return self.given[name].categories is not None
         kind = self.table.schema.field(name).type
         return name in self.options.categories or pa.types.is_dictionary(kind) or _is_string(kind)
 
     def _limit(self, name: str, rows: int | None) -> int:
         """The most distinct values that a category may have."""
-        if name in self.options.categories or pa.types.is_dictionary(self.table.schema.field(name).type):
+        if (
+            self.given is not None
+            or name in self.options.categories
+            or pa.types.is_dictionary(self.table.schema.field(name).type)
+        ):
             return _LARGEST_DICTIONARY
         return self.options.max_categories if rows is None else min(self.options.max_categories, max(8, rows // 2))
 
@@ -136,6 +166,25 @@ class NodeTable:
             f"The column '{name}' of '{self.name}' cannot be a feature: it {reason}. "
             f"Leave it out with --features, or turn it into numbers."
         )
+
+    def _known_feature(self, column: Column, distinct: Any, notes: list[str]) -> FeatureColumn:
+        """A column as it was read for training."""
+        kind = self.table.schema.field(column.name).type
+        if column.categories is not None:
+            strange = sorted(set(map(str, distinct.to_pylist())) - set(map(str, column.categories)))
+            if strange:
+                shown = ", ".join(strange[:5]) + (", …" if len(strange) > 5 else "")
+                notes.append(
+                    f"'{column.name}' has values that were not in training: {shown}. They count as no category."
+                )
+            return CategoryColumn(column.name, column.width, column.categories)
+        vectors = _is_list(kind) and _is_number(kind.value_type)
+        if not vectors and not (_is_number(kind) and column.width == 1):
+            raise InvalidData(
+                f"The column '{column.name}' of '{self.name}' must hold "
+                f"{'numbers' if column.width == 1 else f'vectors of {column.width}'}, as in training. It holds {kind}."
+            )
+        return ListColumn(column.name, column.width) if vectors else NumberColumn(column.name, 1)
 
     def _node_ids(self, columns: dict[str, Any]) -> NodeIds:
         values = as_ids(columns[self.id_column], self.kind, 0, self.id_column, self.name)

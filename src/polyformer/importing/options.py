@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from polyformer.columns import Column
 from polyformer.errors import InvalidParameter, UnknownName
 from polyformer.registry import suggest
 
 __all__ = ["ID_TYPES", "LABEL_KINDS", "PROTOCOLS", "ColumnMatch", "ImportOptions", "ImportSummary"]
 
-PROTOCOLS = ("uniform", "balanced")
+PROTOCOLS = ("uniform", "balanced", "none")
 ID_TYPES = ("auto", "integer", "string")
 LABEL_KINDS = ("auto", "classes", "values")
 
@@ -23,13 +24,16 @@ class ImportOptions:
         edges: edge table or raw pairs, where SOURCE is not a folder that holds it.
         nodes: node table, likewise.
         source_column, target_column, weight_column: columns of the edge table; ``weight_column=""`` ignores weights.
-        id_column, label_column, split_column: columns of the node table; ``""`` ignores labels or splits.
+        id_column, label_column, split_column: columns of the node table; ``""`` ignores labels or splits, wherever
+            the source has them, and leaves columns of their common names out of the features.
         features: feature columns in this order; None takes every other column, ``()`` none.
         categories: columns to encode one-hot whatever their type.
+        columns: read these features, as another table was read; columns beside them are left alone.
         max_categories: a text column with more distinct values than this is not taken for a category.
         id_type: ``auto``, ``integer`` or ``string`` (keeps leading zeros of ids in CSV files).
         label_kind: ``auto`` (real numbers are values, all else classes), ``classes`` or ``values``.
-        protocol: ``uniform`` or ``balanced``, how splits are drawn where the source has none.
+        protocol: ``uniform`` or ``balanced``, how splits are drawn where the source has none; ``none`` draws none, for
+            a graph on which nothing is trained.
         seed, num_splits: split i is drawn with ``seed + i``.
         num_nodes: for edges without a node table; ids must then lie in 0..num_nodes-1.
         metric: ``accuracy``, ``roc_auc`` or ``r2``; by default what fits the labels.
@@ -51,6 +55,7 @@ class ImportOptions:
     split_column: str | None = None
     features: tuple[str, ...] | None = None
     categories: tuple[str, ...] = ()
+    columns: tuple[Column, ...] | None = None
     max_categories: int = 100
     id_type: str = "auto"
     label_kind: str = "auto"

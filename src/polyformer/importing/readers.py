@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from polyformer.errors import DataNotFound, InvalidData
@@ -29,6 +30,11 @@ def is_native(path: Path) -> bool:
 
 def read_source(path: Path, options: ImportOptions) -> Source:
     """Open a folder or file of any format but our own: everything but edges and features is read."""
+    source = _read(path, options)
+    return replace(source, splits=None) if options.split_column == "" else source
+
+
+def _read(path: Path, options: ImportOptions) -> Source:
     if not path.exists():
         raise DataNotFound(f"There is nothing at '{path}'. Check the path.")
     if path.is_dir() and options.edges is None and is_ogb(path):
@@ -43,7 +49,8 @@ def read_source(path: Path, options: ImportOptions) -> Source:
     else:
         known = ", ".join((*_TABLES, ".npz", ".pt", *RAW_ENDINGS))
         raise InvalidData(f"'{path}' is of no format that can be read. Give a folder of tables, or a file in {known}.")
-    check_splits(source)
+    if options.split_column != "":
+        check_splits(source)
     return source
 
 

@@ -109,13 +109,14 @@ def build_task(source: Source, graph: Graph, ids: NodeIds, options: ImportOption
     """Labels, splits and ids around a graph; without labels, a task that holds no splits."""
     named = ids.values if ids.values is None or isinstance(ids.values, np.ndarray) else string_array(ids.values)
     name = options.name or source.name
+    columns = None if source.features is None else source.features.origin
     if source.labels is None or not source.labels.known.any():
-        return Task(name, graph, np.full(graph.num_nodes, -1), (), "none", ids=named)
+        return Task(name, graph, np.full(graph.num_nodes, -1), (), "none", ids=named, columns=columns)
     splits, protocol = source.splits, "fixed"
     if splits is None:
         splits, protocol = tuple(draw_splits(source.labels, options)), options.protocol
     metric = options.metric or source.metric
-    return Task(name, graph, source.labels.values, splits, protocol, metric, source.labels.class_names, named)
+    return Task(name, graph, source.labels.values, splits, protocol, metric, source.labels.class_names, named, columns)
 
 
 def string_array(values: Any) -> np.ndarray:

@@ -204,11 +204,17 @@ class NodeWiseFilter(Protocol):
     def token_response(self, lam: np.ndarray, channel: int | None = None) -> np.ndarray:
         """g_0(λ), …, g_K(λ), of one feature column where they differ by column: (n,) -> (K+1, n)."""
 
+    @abstractmethod
+    def check_channel(self, channel: int | None) -> None:
+        """Refuse a feature column of :meth:`token_response` that there is not, or one where all share the basis."""
+
 
 def check_no_channel(basis: str, channel: int | None) -> None:
     """Refuse a feature column where the basis is the same for all."""
     if channel is not None:
-        raise InvalidParameter(f"'channel' must be None for the basis '{basis}': all channels share it. Got {channel}.")
+        raise InvalidParameter(
+            f"'channel' is for the optimal basis: all channels share the basis '{basis}'. Got {channel}. Leave it out."
+        )
 
 
 def with_own_rates(

@@ -203,17 +203,23 @@ class TokenModel(NodeModel):
 
     def token_response(self, lam: np.ndarray, channel: int | None = None) -> np.ndarray:
         """g_0(λ), …, g_K(λ); of the feature column ``channel`` for the optimal basis: (n,) -> (K+1, n)."""
+        self.check_channel(channel)
+        if isinstance(self.basis, FixedBasis):
+            return self.basis.response(lam, self.order)
+        assert channel is not None
+        recurrence = bound(self.recurrence)
+        scale = recurrence.norm[channel] if self.settings.keep_norms else 1.0
+        return scale * recurrence.response(lam, channel)
+
+    def check_channel(self, channel: int | None) -> None:
+        """Refuse a feature column that there is not, or one where all share the basis."""
         if isinstance(self.basis, FixedBasis):
             check_no_channel(self.basis.name, channel)
-            return self.basis.response(lam, self.order)
-        if channel is None or not 0 <= channel < self.in_channels:
+        elif channel is None or not 0 <= channel < self.in_channels:
             raise InvalidParameter(
                 f"'channel' must lie in 0..{self.in_channels - 1} for the optimal basis, which differs by feature "
                 f"column. Got {channel}."
             )
-        recurrence = bound(self.recurrence)
-        scale = recurrence.norm[channel] if self.settings.keep_norms else 1.0
-        return scale * recurrence.response(lam, channel)
 
     def describe(self) -> dict[str, Any]:
         about: dict[str, Any] = {"token_route": self.route}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polyformer.errors import DataNotFound
+from polyformer.errors import DataNotFound, PolyformerError
 from polyformer.filters import (
     FilterClusters,
     cluster_filters,
@@ -189,8 +189,10 @@ def _command(config: dict[str, Any]) -> str:
         if config[name] is not None:
             parts += [f"--{name}", str(config[name])]
     parts += ["--split", str(config["split"]), "--seed", str(config["seed"])]
-    request = RunRequest(config["data"], config["model"], preset=config["preset"])
-    defaults = request.resolve_settings()
+    try:
+        defaults = RunRequest(config["data"], config["model"], preset=config["preset"]).resolve_settings()
+    except PolyformerError:  # a preset file that is gone since: all that differs from the defaults is named
+        defaults = RunRequest(config["data"], config["model"]).resolve_settings()
     for name, value in config["settings"].items():
         if value != defaults.get(name) and not isinstance(value, dict):
             parts += ["--set", f"{name}={value}"]
@@ -228,7 +230,8 @@ def gather(
 
 def _request(record: RunRecord, data_root: str | None) -> RunRequest:
     """What the run was asked for; its data may lie elsewhere now."""
-    request = RunRequest(**{field.name: record.config[field.name] for field in fields(RunRequest)})
+    stored = {field.name: record.config[field.name] for field in fields(RunRequest)}
+    request = RunRequest(**stored | {"preset": None, "tokens": None})  # settings are stored; files may be gone since
     return request if data_root is None else replace(request, data_root=data_root)
 
 

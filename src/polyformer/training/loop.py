@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyformer.errors import FileCorrupt, InvalidParameter, PolyformerError, TrainingInterrupted
+from polyformer.errors import FileCorrupt, InvalidParameter, TrainingDiverged, TrainingInterrupted
 from polyformer.machine import keeping_freed_memory
 from polyformer.models.contract import NodeModel, Workload
 from polyformer.splits import Split
@@ -29,7 +29,6 @@ __all__ = [
     "EpochRecord",
     "Observer",
     "Trainer",
-    "TrainingDiverged",
     "check_optimizer",
     "class_weights",
     "derive_seed",
@@ -39,10 +38,6 @@ __all__ = [
 CHECKPOINT_SECONDS = 10.0
 
 _LBFGS_ITERATIONS, _LBFGS_HISTORY = 100, 50
-
-
-class TrainingDiverged(PolyformerError):
-    """The loss became infinite or not a number."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +174,7 @@ class Trainer:
         self.settings, self.seed, self.workers = settings, seed, workers
         self.device = next(model.parameters()).device
         self.train_nodes, self.val_nodes = torch.from_numpy(split.train), torch.from_numpy(split.val)
-        dtype = torch.float32 if labels.dtype.kind == "f" else torch.long
+        dtype = torch.float64 if labels.dtype.kind == "f" else torch.long  # as read: a large mean leaves no digits else
         self.train_labels = torch.from_numpy(labels[split.train]).to(self.device, dtype)
         self.val_labels = labels[split.val]
         self.owned = None if workers.count == 1 else torch.from_numpy(_owned(split.train, settings, workers))

@@ -81,7 +81,8 @@ def execute_on_ray(
         prepared = prepare_run(request, out, resume=resume, loading=loading, report=report, num_workers=workers)
         if announce is not None:
             announce(prepared.facts)
-        run, request = prepared.run, prepared.request
+        # The workers may not see the preset file: they are told its settings.
+        run, request = prepared.run, replace(prepared.request, preset=None, settings=prepared.card.settings)
         with run.locked():  # who trains there already is known at once; the first worker takes the lock
             pass
         del prepared  # the workers read the data for themselves

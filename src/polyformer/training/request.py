@@ -6,16 +6,18 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from polyformer.datasets import load_source
+import numpy as np
+
+from polyformer.datasets import data_name, load_source
 from polyformer.errors import InvalidParameter
+from polyformer.files import array_digest
 from polyformer.models import MODELS
 from polyformer.nn.checks import check_at_least
 from polyformer.presets import load_preset
 from polyformer.progress import Stages
-from polyformer.registry import parse_spec
 from polyformer.settings import split_settings
 from polyformer.splits import Split, hold_out
-from polyformer.tasks import Task
+from polyformer.tasks import Task, check_trainable
 from polyformer.tokens import open_tokens
 from polyformer.training.settings import TrainingSettings
 
@@ -53,7 +55,7 @@ class RunRequest:
         asked = dict(self.settings or {})
         if self.preset is None:
             return asked
-        return load_preset(self.preset, parse_spec(self.data)[0], asked.get("basis"), self.model) | asked
+        return load_preset(self.preset, data_name(self.data), asked.get("basis"), self.model) | asked
 
     def resolve_settings(self) -> dict[str, Any]:
         """Every setting: defaults, those of the model, of the token directory, of the preset, and those asked for."""
@@ -91,15 +93,18 @@ def load_task(
     if len(split.val) == 0:
         train, val = hold_out(split.train, task.labels, seed=request.seed)
         split = Split(train, val, split.test)
+    check_trainable(task, split)
     return task, split
 
 
 def describe_task(task: Task, split: Split) -> dict[str, Any]:
     """The facts about the data that the run's record keeps."""
+    parts = split.train, split.val, split.test
     return {
         "name": task.name,
         "protocol": task.protocol,
         "fingerprint": task.graph.fingerprint,
+        "labels": array_digest(*parts, task.labels[np.concatenate(parts)]),
         "nodes": task.graph.num_nodes,
         "edges": task.graph.num_edges,
         "features": task.graph.num_features,

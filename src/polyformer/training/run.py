@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from polyformer.errors import FileCorrupt, InvalidParameter, TrainingInterrupted
+from polyformer.errors import FileCorrupt, InvalidParameter, TrainingDiverged, TrainingInterrupted
 from polyformer.files import finite
 from polyformer.machine import peak_memory, usable_memory
 from polyformer.models import NodeModel
 from polyformer.models.token_model import TokenModel
 from polyformer.progress import Share, Stages
 from polyformer.splits import Split
-from polyformer.tasks import Task, squared_error
+from polyformer.tasks import Task, label_units, squared_error
 from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.distributed import ALONE, Workers
 from polyformer.training.loop import (
@@ -129,7 +129,10 @@ def prepare_run(
             task.objective.name,
             task.metric,
             None if task.class_names is None else list(task.class_names),
+            task.columns,
         )
+        if task.is_regression and card.training.targets == "standard":
+            card = replace(card, units=label_units(task.labels[split.train]))
         choose_device(request.device)
         model = card.build(derive_seed(request.seed, 0))
         check_divisible(model, request.model, num_workers)
@@ -144,7 +147,8 @@ def prepare_run(
         # Where tokens live decides in which order they are visited: a run that goes on decides as it did at first.
         if resume:
             config = RunDirectory.open(out).config
-            if config["task"]["fingerprint"] != facts["fingerprint"]:
+            before = config["task"]
+            if any(before[name] != facts[name] for name in ("fingerprint", "labels") if name in before):
                 raise FileCorrupt(
                     f"The data '{request.data}' has changed since the run '{out}' was started. Start a new run."
                 )
@@ -275,6 +279,11 @@ def _train(
             raise TrainingInterrupted(
                 f"{error} Nothing is lost: continue with polyformer train --resume --out {run.path}"
             ) from None
+        except TrainingDiverged as error:
+            if trainer.stopping.best_epoch == 0:
+                raise
+            workers.first(lambda: save_weights(run.path, trainer.best_parameters))
+            raise TrainingDiverged(f"{error} The model of epoch {trainer.stopping.best_epoch} is kept.") from None
     test = trainer.score(torch.from_numpy(split.test), task.labels[split.test]) if len(split.test) else None
 
     def finish() -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from polyformer.columns import Column, columns_from_json
 from polyformer.errors import DataNotFound, FileCorrupt
 from polyformer.files import read_json
 from polyformer.models import MODELS, NodeModel
@@ -24,7 +25,11 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What is needed to build a model again: its name, settings, widths, and how its outputs are read."""
+    """What is needed to build a model again: its name, settings, widths, and how inputs and outputs are read.
+
+    Attributes:
+        units: centre and scale of real-valued outputs.
+    """
 
     model: str
     settings: dict[str, Any]
@@ -33,11 +38,13 @@ class ModelCard:
     objective: str
     metric: str
     class_names: list[str] | None = None
+    columns: tuple[Column, ...] | None = None
+    units: tuple[float, float] = (0.0, 1.0)
 
     @property
     def reader(self) -> Objective:
         """How outputs become losses and scores."""
-        return OBJECTIVES[self.objective]
+        return OBJECTIVES[self.objective].in_units(*self.units)
 
     @property
     def training(self) -> TrainingSettings:
@@ -63,7 +70,8 @@ class ModelCard:
     def from_json(cls, content: Mapping[str, Any]) -> ModelCard:
         """From ``config.json``."""
         try:
-            return cls(**content)
+            units = tuple(content.get("units", (0.0, 1.0)))
+            return cls(**{**content, "columns": columns_from_json(content.get("columns")), "units": units})
         except TypeError:
             raise FileCorrupt(
                 "The model's description has other fields than this version writes. Train it again."

@@ -8,7 +8,10 @@ from polyformer.errors import InvalidParameter
 from polyformer.nn.checks import check_not_negative, check_rates
 from polyformer.settings import setting
 
-__all__ = ["WIDE_FEATURES", "TrainingSettings"]
+__all__ = ["AUTO_BATCH_SIZE", "WIDE_FEATURES", "TrainingSettings"]
+
+AUTO_BATCH_SIZE = 256
+"""What the batch size ``auto`` is, or at least is where features are wide."""
 
 WIDE_FEATURES = 1024
 """More feature columns than this make stored tokens heavy."""
@@ -35,6 +38,9 @@ class TrainingSettings:
         "nodes", "what is shuffled each epoch: the nodes, or the order of fixed batches as in the paper's large graphs"
     )
     class_weights: Literal["none", "balanced"] = setting("none", "balanced weighs rare classes up in the loss")
+    targets: Literal["standard", "raw"] = setting(
+        "standard", "learn real-valued labels in units of their deviation around their mean, or as they are"
+    )
     metric: Literal["default", "accuracy", "roc_auc", "r2"] = setting("default", "select and report by another metric")
 
     def __post_init__(self) -> None:
@@ -68,5 +74,5 @@ class TrainingSettings:
         if size == "full" or self.optimizer == "lbfgs":
             size = num_train
         elif size == "auto":
-            size = 256 if num_features <= WIDE_FEATURES else max(256, -(-num_train // 8))
+            size = AUTO_BATCH_SIZE if num_features <= WIDE_FEATURES else max(AUTO_BATCH_SIZE, -(-num_train // 8))
         return replace(self, batch_size=min(size, num_train))
