@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from polyformer.tuning import study as studies
 from tests.cli.test_cli import run
 
 BOARD = "minefield:width=15,height=12"
@@ -43,6 +46,20 @@ def test_stopped_before_anything_was_found(tmp_path: Path, capsys: pytest.Captur
     assert not (tmp_path / "s.csv").exists()
 
 
+def test_ctrl_c_says_what_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def search(*_: object, should_stop: Callable[[], bool], **options: object) -> studies.Best:
+        signal.raise_signal(signal.SIGINT)
+        return studies.Best(0.5, {}, 1, should_stop())
+
+    monkeypatch.setattr(studies, "tune", search)
+    assert run("tune", BOARD, "--study", tmp_path / "s.journal", *SMALL) == 0
+    out = capsys.readouterr().out
+    assert "press Ctrl-C again to stop at once (what is under way is tried again next time)." in out
+    assert "stopped; the same command goes on from here" in out
+
+
 def test_nothing_but_failures_is_said_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--study", tmp_path / "s.journal", *SMALL, "--set", "lr=1e30", "--set", "num_layers=3"]
     for _ in range(2):  # the second time nothing is left to be tried
@@ -77,6 +94,7 @@ def test_files_of_others_are_left_alone(tmp_path: Path, capsys: pytest.CaptureFi
         (["nowhere"], "Unknown data set 'nowhere'."),
         ([BOARD, "--model", "gnc"], "Unknown model 'gnc'. Did you mean 'gcn'?"),
         ([BOARD, "--budget", "soon"], "A time must read like 2h"),
+        ([BOARD, "--split", "8", "--splits", "3"], "'splits' must be at most 2: "),
         ([BOARD, "--seed", "-1"], "'seed' must be a whole number, 0 or more. Got -1."),
         ([BOARD, "--set", "ordr=3"], "Unknown setting 'ordr'."),
     ],

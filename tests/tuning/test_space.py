@@ -5,7 +5,7 @@ import pytest
 from polyformer.errors import InvalidParameter
 from polyformer.models import MODELS
 from polyformer.training.run import RunRequest
-from polyformer.tuning.space import LARGE_TRAINING_SET, search_space
+from polyformer.tuning.space import LARGE_TRAINING_SET, first_guesses, search_space
 
 
 def test_batch_size_joins_the_models_space() -> None:
@@ -27,3 +27,20 @@ def test_what_is_fixed_is_not_searched() -> None:
     assert "order" not in search_space(RunRequest(settings={"order": 3}), 1000, 7)
     with pytest.raises(InvalidParameter, match="Nothing is left to search"):
         search_space(RunRequest(data="citeseer", preset="fast"), 1000, 7)
+
+
+def test_the_defaults_and_the_presets_of_the_data_are_tried_first() -> None:
+    request = RunRequest(data="roman-empire", settings={"basis": "bernstein", "hidden_channels": 64})
+    space = search_space(request, 1000, 300)
+    defaults, monomial, chebyshev = first_guesses(request, space)
+    settled = {"ffn_channels": 64, "attention_lr": 0.001, "attention_weight_decay": 0.0, "batch_size": 256}
+    assert defaults == {name: (request.resolve_settings() | settled)[name] for name in space}
+    assert (monomial["order"], chebyshev["order"]) == (14, 2)
+    for guess in (defaults, monomial, chebyshev):
+        assert set(guess) <= set(space), "what is fixed is not guessed"
+        assert all(value in space[name] for name, value in guess.items())
+
+
+def test_guesses_are_not_repeated_and_not_empty() -> None:
+    assert len(first_guesses(RunRequest(), {"lr": [RunRequest().resolve_settings()["lr"]]})) == 1
+    assert first_guesses(RunRequest(), {"lr": [123.0]}) == []

@@ -12,7 +12,6 @@ from polyformer.cli.display import Display
 from polyformer.cli.interrupt import graceful_interrupt
 from polyformer.cli.train import place_of_data, place_of_preset, read_settings
 from polyformer.progress import format_seconds, parse_seconds
-from polyformer.registry import parse_spec
 
 __all__ = ["tune"]
 
@@ -39,6 +38,9 @@ def tune(
         [], "--set", metavar="KEY=VALUE", help="Fix a setting instead of searching it; may be given more than once."
     ),
     split: int = typer.Option(0, help="Which of the data set's splits is searched on."),
+    splits: int = typer.Option(
+        1, min=1, help="Search on so many, from that one on, by their mean: steadier where validation nodes are few."
+    ),
     protocol: str | None = typer.Option(None, help="How splits are drawn; the paper's way by default."),
     seed: int = typer.Option(0, help="Of the search and of every training."),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
@@ -46,9 +48,10 @@ def tune(
 ) -> None:
     """Search for the settings of a model that suit your data, by validation scores alone.
 
-    TPE chooses among the values that `polyformer models NAME` lists (the paper's, for its own models) and among batch
-    sizes; trials that fall behind the median are given up. The study file keeps every trial: the same command goes on
-    where it stopped, with more trials if --trials is larger. The best settings become a preset file.
+    The defaults are tried first, and what presets hold for the data set in any basis. Then TPE chooses among the values
+    that `polyformer models NAME` lists (the paper's, for its own models) and among batch sizes; trials that fall behind
+    the median are given up. The study file keeps every trial: the same command goes on where it stopped, with more
+    trials if --trials is larger. The best settings become a preset file.
 
     Examples:
 
@@ -57,10 +60,13 @@ def tune(
     - `polyformer tune citeseer --basis bernstein --budget 1h`, then
       `polyformer train citeseer --basis bernstein --preset tuning/citeseer-polyformer-bernstein.csv`
 
+    - `polyformer tune chameleon_filtered --basis optimal --splits 3` — its validation nodes are few
+
     - `polyformer tune my_graph/ --model gprgnn --trials 200 --study gprgnn.journal`
 
     - `polyformer tune /shared/my_graph --engine ray --address auto --study /shared/my_graph.journal`
     """
+    from polyformer.datasets import data_name
     from polyformer.errors import InvalidParameter
     from polyformer.presets import check_writable, write_preset
     from polyformer.training.run import RunRequest, load_task
@@ -87,6 +93,9 @@ def tune(
     check_writable(preset_file)
     with display.stages() as loading:
         task, nodes = load_task(request, loading, display.say)
+    if split + splits > len(task.splits):
+        left = len(task.splits) - split
+        raise InvalidParameter(f"'splits' must be at most {left}: '{data}' has no more from {split} on. Got {splits}.")
     space = search_space(request, len(nodes.train), task.graph.num_features)
     display.say(f"searching {', '.join(space)} of {model} on {task.name}, by {task.metric} on validation")
     started, before = time.monotonic(), trials
@@ -106,15 +115,16 @@ def tune(
             space,
             journal,
             trials=trials,
+            splits=splits,
             workers=workers,
             observe=observe,
             should_stop=lambda: interrupted() or (end is not None and time.monotonic() > end),
             ray=spread,
             address=address,
         )
-    dataset = parse_spec(request.data)[0]
-    write_preset(preset_file, model, dataset, best.settings)
-    display.say(f"best of {best.trials} trials: {task.metric} {best.score:.4f} on validation")
+    write_preset(preset_file, model, data_name(request.data), best.settings)
+    where = "validation" if splits == 1 else f"the validation nodes of {splits} splits"
+    display.say(f"best of {best.trials} trials: {task.metric} {best.score:.4f} on {where}")
     display.say("  " + " ".join(f"{name}={value}" for name, value in best.settings.items()))
     if best.stopped:
         display.say("stopped; the same command goes on from here")

@@ -1,22 +1,33 @@
-"""What is searched: the model's space, and the size of batches."""
+"""What is searched: the model's space and the size of batches; and where the search begins."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from polyformer.datasets import data_name
 from polyformer.errors import InvalidParameter
 from polyformer.models import MODELS
+from polyformer.presets import known_settings
 from polyformer.training.run import RunRequest
-from polyformer.training.settings import WIDE_FEATURES
+from polyformer.training.settings import AUTO_BATCH_SIZE, WIDE_FEATURES
 
-__all__ = ["LARGE_TRAINING_SET", "search_space"]
+__all__ = ["LARGE_TRAINING_SET", "first_guesses", "search_space"]
 
 LARGE_TRAINING_SET = 50_000
 """More training nodes than this are searched as the paper searches its large graphs."""
 
 _BATCH_SIZES = (128, 256, 512, 1024, "full")
 _WIDE_BATCH_SIZES = ("auto", "full")
+
+_FALLBACKS = {
+    "attention_lr": "lr",
+    "attention_weight_decay": "weight_decay",
+    "filter_lr": "lr",
+    "filter_weight_decay": "weight_decay",
+    "ffn_channels": "hidden_channels",
+}
+"""Settings that are none by default, and whose value they have then."""
 
 
 def search_space(request: RunRequest, num_train: int, num_features: int) -> dict[str, Sequence[Any]]:
@@ -35,3 +46,26 @@ def search_space(request: RunRequest, num_train: int, num_features: int) -> dict
     if not left:
         raise InvalidParameter("Nothing is left to search: every setting is fixed. Fix fewer with --set and --preset.")
     return left
+
+
+def first_guesses(request: RunRequest, space: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Settings to try before any others: the defaults, and what presets hold for this model and data in any basis.
+
+    Values that the space does not have are left to the search.
+    """
+    known = [request.resolve_settings(), *known_settings(data_name(request.data), request.model)]
+    guesses = [
+        {name: value for name, choices in space.items() if (value := _value(row, name, choices)) in choices}
+        for row in known
+    ]
+    return [guess for i, guess in enumerate(guesses) if guess and guess not in guesses[:i]]
+
+
+def _value(row: Mapping[str, Any], name: str, choices: Sequence[Any]) -> Any:
+    """A setting, or what stands behind it where that is left open."""
+    value = row.get(name)
+    if value is None and name in _FALLBACKS:
+        return row.get(_FALLBACKS[name])
+    if value == "auto" and value not in choices:
+        return AUTO_BATCH_SIZE
+    return value

@@ -2,7 +2,8 @@
 
 They are processes of this machine, or tasks on a Ray cluster whose nodes all see the journal.
 
-TPE draws the trials, the median rule ends those that fall behind, and the validation score alone decides.
+The first trials are settings that are known to be good; then TPE draws them, the median rule ends those that fall
+behind, and the validation score alone decides.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from __future__ import annotations
 import contextlib
 import json
 import multiprocessing
+import os
 import signal
+import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -27,14 +31,17 @@ from polyformer.errors import (
     MissingDependency,
     OutOfResources,
     PolyformerError,
+    TrainingDiverged,
     TrainingInterrupted,
     WorkerLost,
     WriteFailed,
 )
 from polyformer.files import reporting_io_errors
 from polyformer.machine import num_cores, usable_memory
-from polyformer.training.loop import EpochRecord, TrainingDiverged
+from polyformer.training.loop import EpochRecord, Observer
 from polyformer.training.run import RunRequest, execute_run
+from polyformer.tuning.space import first_guesses
+from polyformer.tuning.trials import ended_trials, held, next_trial, take_back
 
 if TYPE_CHECKING:
     from multiprocessing.queues import SimpleQueue
@@ -80,6 +87,7 @@ class _Search:
     space: dict[str, Sequence[Any]]
     journal: Path
     trials: int
+    splits: int = 1
 
     def within(self, memory: int) -> _Search:
         """The same with so much memory for each worker, unless the request names another."""
@@ -92,6 +100,7 @@ def tune(
     journal: Path,
     *,
     trials: int,
+    splits: int = 1,
     workers: int | None = None,
     observe: Callable[[Finished], None] = lambda finished: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -100,42 +109,49 @@ def tune(
 ) -> Best:
     """Go on with the study in ``journal``, or start it, until it has so many trials.
 
+    Trials that were under way when an earlier call was killed are tried again; a second call at a time is refused.
+
     Args:
         request: data, model, split, seed and the settings that are fixed.
         space: the settings that are searched.
         journal: where all workers can write it.
         trials: finished ones in all, those of earlier calls included.
+        splits: a trial's score is the mean over so many, from the request's on.
         workers: processes at a time, each on one thread; one for each core, or CPU of a cluster, by default.
         observe: is told of every trial that ends.
         should_stop: asked now and then; True ends the search, and the trials under way are tried again next time.
         ray: have the processes be tasks on a Ray cluster.
         address: of that cluster; by default one is started on this machine.
     """
-    study = _open(journal)
-    _claim(study, request, space, journal)
-    seen = {trial.number for trial in _ended(study)}
-    search = _Search(request, space, journal.absolute(), trials)
+    study, search = _open(journal), _Search(request, space, journal.absolute(), trials, splits)
+    with held(journal):
+        if _claim(study, search):
+            for guess in first_guesses(request, space):
+                study.enqueue_trial(guess)
+        take_back(study, search.journal)
+        seen = {trial.number for trial in ended_trials(study)}
 
-    def watch() -> None:
-        _tell(study, seen, observe)
+        def watch() -> None:
+            _tell(study, seen, observe)
 
-    stopped, lost, left = False, "", trials - len(seen)
-    if left > 0 and ray:
-        with connected(address, workers):
-            count, memory = capacity()
-            count = min(workers or count, left)
-            stopped = _on_ray(search.within(memory), count, should_stop, watch)
-    elif left > 0:
-        count = min(workers or num_cores(), left)
-        stopped, lost = _in_processes(search.within(usable_memory() // count), count, should_stop, watch)
-    watch()
+        stopped, lost, left = False, "", trials - len(seen)
+        if left > 0 and ray:
+            with connected(address, workers):
+                count, memory = capacity()
+                count = min(workers or count, left)
+                stopped = _on_ray(search.within(memory), count, should_stop, watch)
+        elif left > 0:
+            count = min(workers or num_cores(), left)
+            search = search.within(usable_memory() // count)
+            stopped, lost = _in_processes(study, search, count, should_stop, watch)
+        watch()
     if lost and not stopped and len(seen) < trials:
         raise WorkerLost(f"{lost} What has finished is in '{journal}': the same command goes on, with fewer --workers.")
     return _best(study, request, journal, stopped)
 
 
 def _in_processes(
-    search: _Search, count: int, should_stop: Callable[[], bool], watch: Callable[[], None]
+    study: optuna.Study, search: _Search, count: int, should_stop: Callable[[], bool], watch: Callable[[], None]
 ) -> tuple[bool, str]:
     """Work on a study in processes of this machine; whether it was stopped, and a sentence if some were lost."""
     context = multiprocessing.get_context("spawn")
@@ -151,6 +167,9 @@ def _in_processes(
                 stop.set()
             time.sleep(_POLL_SECONDS)
             watch()
+            for number, process in enumerate(processes):
+                if process.exitcode:
+                    take_back(study, search.journal, number)  # for those that are left
         lost = [process.exitcode for process in processes if process.exitcode]
     finally:
         for process in processes:
@@ -166,10 +185,19 @@ def _in_processes(
 
 def _process(search: _Search, number: int, stop: Event, failures: SimpleQueue[PolyformerError]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the first process's, which sets ``stop``
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         _work(search, number, stop.is_set)
     except PolyformerError as error:
         failures.put(error)
+
+
+def _end_with_parent() -> None:
+    """End at once when the first process was killed: the next command takes the study for its own."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _on_ray(search: _Search, count: int, should_stop: Callable[[], bool], watch: Callable[[], None]) -> bool:
@@ -232,30 +260,28 @@ def _check_journal(journal: Path) -> None:
     raise FileCorrupt(f"'{journal}' is not the file of a study. Take another --study.")
 
 
-def _claim(study: optuna.Study, request: RunRequest, space: dict[str, Sequence[Any]], journal: Path) -> None:
-    """Write down what the study is about; refuse to go on with one about something else."""
-    about = {name: getattr(request, name) for name in ("data", "model", "protocol", "split", "seed")}
-    about["settings"] = request.asked_settings()
-    about["space"] = {name: list(choices) for name, choices in space.items()}
+def _claim(study: optuna.Study, search: _Search) -> bool:
+    """Write down what the study is about, if it is new; refuse to go on with one about something else."""
+    about = {name: getattr(search.request, name) for name in ("data", "model", "protocol", "split", "seed")}
+    about["settings"] = search.request.asked_settings()
+    about["space"] = {name: list(choices) for name, choices in search.space.items()}
+    about["splits"] = search.splits
     before = study.user_attrs.get("about")
     if before is None:
         study.set_user_attr("about", about)
-        return
+        return True
+    before = {"splits": 1, **before}  # of studies from before there could be more
     for name, value in about.items():
         if before[name] != value:
             raise InvalidParameter(
-                f"The study '{journal}' was started with {name}={before[name]}. Got {value}. Take another --study."
+                f"The study '{search.journal}' was started with {name}={before[name]}. Got {value}. "
+                f"Take another --study."
             )
-
-
-def _ended(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
-    from optuna.trial import TrialState
-
-    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
+    return False
 
 
 def _tell(study: optuna.Study, seen: set[int], observe: Callable[[Finished], None]) -> None:
-    ended = _ended(study)
+    ended = ended_trials(study)
     complete = [trial.value for trial in ended if trial.value is not None and trial.state.name == "COMPLETE"]
     for trial in ended:
         if trial.number not in seen:
@@ -265,7 +291,7 @@ def _tell(study: optuna.Study, seen: set[int], observe: Callable[[Finished], Non
 
 
 def _best(study: optuna.Study, request: RunRequest, journal: Path, stopped: bool) -> Best:
-    ended = _ended(study)
+    ended = ended_trials(study)
     if not any(trial.state.name == "COMPLETE" for trial in ended):
         reasons = [trial.user_attrs["reason"] for trial in ended if "reason" in trial.user_attrs]
         if reasons:
@@ -287,51 +313,64 @@ def _work(search: _Search, number: int, stopped: Callable[[], bool]) -> None:
     from optuna.trial import TrialState
 
     torch.set_num_threads(1)
-    study = _open(search.journal, search.request.seed + len(_ended(_open(search.journal))) + number)
-    while len(_ended(study)) < search.trials and not stopped():
-        trial = study.ask()
+    study = _open(search.journal, search.request.seed + len(ended_trials(_open(search.journal))) + number)
+    take_back(study, search.journal, number)  # what it was at before Ray started it again
+    while not stopped() and (trial := next_trial(study, search.journal, search.trials, number)) is not None:
         try:
             study.tell(trial, _score(trial, search, stopped))
         except TrialPruned:
             study.tell(trial, state=TrialState.PRUNED)
         except TrainingInterrupted:
-            study.enqueue_trial(trial.params)  # to be tried again when the study goes on
-            study.tell(trial, state=TrialState.FAIL)
+            take_back(study, search.journal, number)
             return
+        except KeyboardInterrupt:  # so Ray ends a task
+            take_back(study, search.journal, number)
+            raise
         except BaseException:
             study.tell(trial, state=TrialState.FAIL)
             raise
 
 
 def _score(trial: optuna.Trial, search: _Search, stopped: Callable[[], bool]) -> float:
-    """Train with a trial's settings; the best validation score. The test score is not looked at."""
-    from optuna import TrialPruned
-
+    """Train with a trial's settings; the mean of the best validation scores. Test scores are not looked at."""
     request = search.request
     chosen = {name: trial.suggest_categorical(name, choices) for name, choices in search.space.items()}
-
-    def observe(record: EpochRecord, best_epoch: int, best_score: float) -> None:
-        if record.epoch % _EPOCHS_PER_REPORT == 0:
-            trial.report(record.val, record.epoch)
-            if trial.should_prune():
-                raise TrialPruned
-
     settings = request.asked_settings() | chosen
+    results = []
+    for split in range(request.split, request.split + search.splits):
+        asked = replace(request, preset=None, settings=settings, split=split)
+        # One split is compared with the same of other trials: a harder one that follows is no reason to give up.
+        observers: list[Observer] = [partial(_give_up_behind, trial)] if split == request.split else []
+        results.append(_train(trial, asked, observers, stopped))
+    trial.set_user_attr("best_epoch", [result["best_epoch"] for result in results])
+    trial.set_user_attr("seconds", [result["seconds"] for result in results])
+    return statistics.fmean(result["val"] for result in results)
+
+
+def _give_up_behind(trial: optuna.Trial, record: EpochRecord, best_epoch: int, best_score: float) -> None:
+    from optuna import TrialPruned
+
+    if record.epoch % _EPOCHS_PER_REPORT == 0:
+        trial.report(record.val, record.epoch)
+        if trial.should_prune():
+            raise TrialPruned
+
+
+def _train(
+    trial: optuna.Trial, request: RunRequest, observers: list[Observer], stopped: Callable[[], bool]
+) -> dict[str, Any]:
+    """The result of one run; settings that do not go together end the trial."""
+    from optuna import TrialPruned
+
     with tempfile.TemporaryDirectory(prefix="polyformer-tune-") as folder:
         try:
-            result = execute_run(
-                replace(request, preset=None, settings=settings),
-                Path(folder) / "run",
-                observers=[observe],
-                should_stop=stopped,
-            )
+            result = execute_run(request, Path(folder) / "run", observers=observers, should_stop=stopped)
         except WriteFailed:
             raise
-        except (InvalidParameter, OutOfResources, TrainingDiverged) as error:  # settings that do not go together
+        except (InvalidParameter, OutOfResources, TrainingDiverged) as error:
             trial.set_user_attr("reason", str(error))
             raise TrialPruned from None
     if result["val"] is None:
+        trial.set_user_attr("reason", "Its validation score is not a number.")
         raise TrialPruned
-    trial.set_user_attr("best_epoch", result["best_epoch"])
-    trial.set_user_attr("seconds", result["seconds"])
-    return float(result["val"])
+    return result

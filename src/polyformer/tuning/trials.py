@@ -1,0 +1,82 @@
+"""Trials of a study that are under way or ended, and who may start one: the workers of one command, in turn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polyformer.errors import OutputBusy
+from polyformer.files import reporting_io_errors, try_lock
+
+if TYPE_CHECKING:
+    import optuna
+
+__all__ = ["ended_trials", "held", "next_trial", "running_trials", "take_back"]
+
+_WORKER = "worker"
+_POLL_SECONDS, _PATIENCE_SECONDS = 0.05, 60.0
+
+
+def ended_trials(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
+    """Those that came to their end or were given up: what a study has found out."""
+    from optuna.trial import TrialState
+
+    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
+
+
+def running_trials(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
+    """Those that a worker is at, or was at when it was killed."""
+    from optuna.trial import TrialState
+
+    return study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+
+
+@contextmanager
+def held(journal: Path) -> Iterator[None]:
+    """Keep a second command from working on the same study; released when this process ends, however it ends."""
+    with reporting_io_errors("a study", journal):
+        file = journal.with_name(f".{journal.name}.busy").open("wb")  # Optuna's own lock has the suffix .lock
+    with file:
+        if not try_lock(file):
+            raise OutputBusy(f"Another process is working on the study '{journal}'. Wait for it, or take another.")
+        yield
+
+
+@contextmanager
+def _turn(journal: Path) -> Iterator[None]:
+    """Keep other workers from starting a trial meanwhile; where files cannot be locked, this only takes its time."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    with journal.with_name(f".{journal.name}.turn").open("wb") as file:
+        while not try_lock(file) and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        yield
+
+
+def next_trial(study: optuna.Study, journal: Path, trials: int, worker: int) -> optuna.Trial | None:
+    """The next one of a worker; None where those that have ended and those that are under way make up the number."""
+    with _turn(journal):
+        if len(ended_trials(study)) + len(running_trials(study)) >= trials:
+            return None
+        trial = study.ask()
+        trial.set_user_attr(_WORKER, worker)
+        return trial
+
+
+def take_back(study: optuna.Study, journal: Path, worker: int | None = None) -> None:
+    """End what a worker that is gone was at, and have its settings tried again.
+
+    Args:
+        worker: by default all, as long as nobody works on the study.
+    """
+    from optuna.trial import TrialState
+
+    with _turn(journal):  # in which a trial that is nobody's yet can only be of one that is gone
+        for trial in running_trials(study):
+            if worker is None or trial.user_attrs.get(_WORKER, worker) == worker:
+                settings = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
+                if settings:
+                    study.enqueue_trial(settings)
+                study.tell(trial.number, state=TrialState.FAIL)
