@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -22,13 +23,14 @@ def test_the_tables_of_your_own_graph_train(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    edges, nodes, commands = blocks("your-graph.md")[:3]
-    Path("mytables").mkdir()
-    Path("mytables/edges.csv").write_text(edges)
-    Path("mytables/nodes.csv").write_text(nodes)
+    edges, nodes, commands, more = blocks("your-graph.md")[:4]
+    for folder in ("mytables", "othertables"):
+        Path(folder).mkdir()
+        Path(folder, "edges.csv").write_text(edges)
+        Path(folder, "nodes.csv").write_text(nodes)
     options = {"train": ["--out", "RUN", *FAST]}
-    for line in commands.splitlines():
-        program, verb, *arguments = line.split()
+    for line in (commands + more).splitlines():
+        program, verb, *arguments = shlex.split(line, comments=True)
         assert program == "polyformer"
         assert run(verb, *arguments, *options.get(verb, [])) == 0
     assert "2 val, 2 test" in capsys.readouterr().out

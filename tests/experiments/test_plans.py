@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from polyformer.datasets import DATASETS
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter, UnknownName
 from polyformer.experiments import EXPERIMENTS
 from polyformer.experiments.costs import estimate_seconds
-from polyformer.experiments.plan import Plan, Series, load_plan, open_experiment, select
+from polyformer.experiments.plan import Plan, Series, load_plan, open_experiment, open_experiments, select
 from polyformer.models import MODELS
 from polyformer.presets import load_preset
 from polyformer.published import published_scores
@@ -71,7 +72,7 @@ def test_the_experiment_of_all_models_has_all_models() -> None:
 
 @pytest.mark.parametrize(
     "series",
-    [entry for name, entry in SERIES if name in ("table2", "table7", "fig2")],
+    [entry for name, entry in SERIES if name in ("table2", "table7", "table2-images", "fig2")],
     ids=lambda entry: "-".join(entry.key),
 )
 def test_synthetic_models_have_5k_parameters(series: Series) -> None:
@@ -81,11 +82,12 @@ def test_synthetic_models_have_5k_parameters(series: Series) -> None:
     assert sum(parameter.numel() for parameter in model.parameters()) == pytest.approx(5000, rel=0.06)
 
 
-def test_a_run_of_the_synthetic_experiment_is_an_image() -> None:
-    [series] = select(load_plan("synthetic-selfattn").series(), ["mixed-band-pass"], bases=["optimal"])
-    requests = [job.request for job in series.jobs(2)]
-    assert [request.data for request in requests] == ["2Dgrid:image=0,filter=band", "2Dgrid:image=1,filter=band"]
-    assert {request.split for request in requests} == {0}
+def test_fits_are_of_the_published_image_or_of_one_image_a_run() -> None:
+    for plan, images in (("synthetic-selfattn", (15, 15)), ("synthetic-images-attention", (0, 1))):
+        [series] = select(load_plan(plan).series(), ["mixed-band-pass"], ["selfattn"], ["optimal"])
+        requests = [job.request for job in series.jobs(2)]
+        assert [request.data for request in requests] == [f"2Dgrid:image={image},filter=band" for image in images]
+        assert [(request.split, request.seed) for request in requests] == [(0, 0), (0, 1)]
 
 
 def test_runs_take_splits_in_turn_and_seeds_of_their_own() -> None:
@@ -130,6 +132,27 @@ def test_a_plan_that_changes_is_run_again() -> None:
         (("runs = 3", 'runs = "two"'), InvalidParameter, "'runs' of the plan 'own' must be a whole number"),
         (("runs = 3", "runs = 3\ntuned = 1"), InvalidParameter, "'tuned' of the plan 'own' must be true or false"),
         (("runs = 3", "runs = 3\nsources = 1"), InvalidParameter, "must be a table .sources."),
+        (
+            ("[settings]", "[sources]\nminefield = 1\n[settings]"),
+            InvalidParameter,
+            "a text for each data set. Got .'mine",
+        ),
+        (
+            ("[settings]", "[sources]\nx = '2Dgrid:image={runs}'\n[settings]"),
+            InvalidParameter,
+            "Got '2Dgrid:image={runs}'",
+        ),
+        (
+            ("[settings]", "[sources]\nx = '2Dgrid:image={'\n[settings]"),
+            InvalidParameter,
+            "no braces but those of {run}",
+        ),
+        (("minefield:", "graph{0}/minefield:"), InvalidParameter, "no braces but those of {run}. Got 'graph"),
+        (
+            ("[settings]", "[stand_ins]\nx = 1\n[settings]"),
+            InvalidParameter,
+            "a table .stand_ins. with a text for each",
+        ),
         (("runs = 3", "runs = 3\npreset = 1"), InvalidParameter, "'preset' of the plan 'own' must be a text"),
         (
             ("runs = 3", "runs = 3\nbases = ['optimal']"),
@@ -153,3 +176,23 @@ def test_selection() -> None:
         open_experiment("table9")
     with pytest.raises(DataNotFound, match=r"There is no plan 'nowhere\.toml'"):
         open_experiment("nowhere.toml")
+
+
+def own_plan(folder: Path, name: str) -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(OWN)
+    return str(folder / name)
+
+
+def test_plans_of_the_same_name_do_not_share_records(tmp_path: Path) -> None:
+    one, other = (own_plan(tmp_path / folder, "mine.toml") for folder in "ab")
+    with pytest.raises(InvalidParameter, match=r"Got '.*a/mine\.toml' and '.*b/mine\.toml'\. Rename one"):
+        open_experiments([one, "table4", other])
+    assert len(open_experiments([one, one, own_plan(tmp_path, "yours.toml")])) == 3
+
+
+@pytest.mark.parametrize("name", ["table4.toml", "table5-baselines.toml"])
+def test_a_plan_of_ones_own_has_a_name_of_its_own(name: str, tmp_path: Path) -> None:
+    path = own_plan(tmp_path, name)
+    with pytest.raises(InvalidParameter, match=rf"named like one of the package\. Got '.*{name}'\. Rename the file\."):
+        open_experiment(path)

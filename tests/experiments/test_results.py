@@ -17,7 +17,7 @@ from polyformer.experiments.summary import load_remarks, summarise
 
 ROOT = Path(__file__).parents[2]
 RECORDS = Records(ROOT / "results")
-GAP = 0.02
+OURS, GAP, ROUNDING = ("polyformer", "polyattn"), 0.02, 0.00015
 NUMBERS = {"one": 1, "two": 2, "three": 3, "ten": 10}
 
 
@@ -55,18 +55,35 @@ def test_costs_are_estimated_well_enough_for_an_order() -> None:
     assert np.mean([0.1 < ratio < 10 for ratio in ratios]) > 0.9
 
 
-@pytest.mark.parametrize("name", ["table4", "table5", "models"])
+@pytest.mark.parametrize("name", ["table2-fast", "table4", "table5", "models"])
 def test_every_gap_has_a_remark(name: str) -> None:
+    """A mean of ours below the published interval, or one of another model that is two points short, has a reason."""
     experiment, series = open_experiment(name)
     records = RECORDS.read_all(job for entry in series for job in entry.jobs())
     for entry in series:
         for row in summarise([entry], records, experiment.published):
-            if row.difference is not None and row.difference < -GAP:
-                assert entry.key in load_remarks(), f"{entry.key} is {row.difference:.3f} off"
-            said = re.match("(one|two|three|ten) splits?", load_remarks().get(entry.key, ""))
-            assert said is None or row.runs == NUMBERS[said[1]], f"{entry.key} has {row.runs} runs"
+            remark = load_remarks().get(entry.key, "")
+            allowed = (row.published_interval or ROUNDING) if row.model in OURS else GAP
+            if row.metric != "squared_error" and row.difference is not None and row.difference < -allowed:
+                assert remark, f"{entry.key} is {row.difference:.4f} off"
+            for said in re.findall(r"\b(one|two|three|ten) splits?\b", remark):
+                assert row.runs == NUMBERS[said], f"{entry.key} has {row.runs} runs"
 
 
 def test_remarks_are_about_rows_that_there_are() -> None:
     for key in load_remarks():
         assert key in {entry.key for entry in load_plan(key[0]).series()}
+
+
+def test_node_wise_filters_in_good_bases_beat_every_filter_for_all() -> None:
+    """The claim of Table 2, on all six signals, by the mean over the images that were run."""
+    experiment, series = open_experiment("table2-fast")
+    rows = summarise(series, RECORDS.read_all(job for entry in series for job in entry.jobs()), experiment.published)
+    scores = {(row.dataset, row.model, row.basis): row.mean for row in rows if row.metric == "r2" and row.mean}
+    signals = {dataset for dataset, _, _ in scores}
+    assert len(signals) == 6
+    for signal in signals:
+        unified = [score for (dataset, _, basis), score in scores.items() if dataset == signal and basis is None]
+        assert len(unified) == 5
+        for basis in ("chebyshev", "optimal"):
+            assert scores[signal, "polyattn", basis] > max(unified), f"{basis} on {signal}"

@@ -16,11 +16,13 @@ from pathlib import Path
 import pytest
 
 from polyformer.errors import FileCorrupt, OutputBusy
+from polyformer.experiments import runner
 from polyformer.experiments.costs import Costs, estimate_seconds
 from polyformer.experiments.plan import Plan, load_plan, select
 from polyformer.experiments.records import Records
 from polyformer.experiments.runner import Event, run_jobs
 from polyformer.experiments.summary import summarise
+from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.run import execute_run
 from polyformer.training.run_directory import RunDirectory
 from tests.cli.test_cli import run
@@ -69,7 +71,7 @@ def test_reproduce_makes_records_and_a_table(plan: Path, tmp_path: Path, capsys:
     [row] = json.loads(captured.out)[str(plan)]
     assert row["runs"] == 2
     assert run("reproduce", plan, "--results", results, "--show", "--csv", "--runs", 1) == 0
-    assert capsys.readouterr().out.splitlines()[1].startswith("mlp,,minefield,roc_auc,")
+    assert capsys.readouterr().out.splitlines()[1].startswith(f"{plan},mlp,,minefield,roc_auc,")
     files[0].write_text("{}")
     assert run("reproduce", plan, "--results", results, "--show") == 2
     assert "is not the record of a run. Remove it to run that again." in capsys.readouterr().err
@@ -97,13 +99,14 @@ def test_the_budget_stops_and_the_checkpoint_goes_on(tmp_path: Path) -> None:
 
     outcome = run_jobs([job], records, should_stop=has_begun)
     assert (outcome.stopped, outcome.records, outcome.failures) == (True, [], [])
-    assert (records.run_directory(job) / "checkpoint" / "state.safetensors").exists()
-    done = len(metrics.read_text().splitlines())
-    began.clear()
-    later = run_jobs([job], records, should_stop=lambda: len(metrics.read_text().splitlines()) > done)
+    first = metrics.read_text().splitlines()
+    later = run_jobs([job], records, should_stop=lambda: len(metrics.read_text().splitlines()) > len(first))
     assert later.stopped
-    epochs = [json.loads(line)["epoch"] for line in metrics.read_text().splitlines()]
-    assert epochs == list(range(1, len(epochs) + 1))
+    lines = metrics.read_text().splitlines()
+    assert lines[: len(first)] == first  # with their times, which no second training would repeat
+    assert [json.loads(line)["epoch"] for line in lines] == list(range(1, len(lines) + 1))
+    checkpoint = Checkpoint.load(records.run_directory(job) / "checkpoint" / "state.safetensors")
+    assert checkpoint.resumed_after == [len(first)]
     assert run_jobs([job], records, budget=0.0).stopped
 
 
@@ -152,6 +155,25 @@ def test_a_closed_terminal_ends_the_processes_too(plan: Path, tmp_path: Path) ->
     [run] = results.rglob("config.json")
     with RunDirectory(run.parent).locked():
         pass
+
+
+def test_processes_that_do_not_end_are_waited_for_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deaf = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+    [job] = Plan.parse("small", PLAN).series()[0].jobs(1)
+    workers = runner._Workers(Records(tmp_path), 4, None)
+    try:
+        for _ in range(workers.count):
+            process = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE)
+            workers.running.append(runner._Running(job, process, tmp_path / "log", 0.0))
+        for entry in workers.running:
+            assert entry.process.stdout is not None
+            entry.process.stdout.readline()  # from now on it hears nothing
+        monkeypatch.setattr(runner, "_PATIENCE_SECONDS", 2.0)
+        began = time.monotonic()
+        workers.stop()
+        assert 2.0 <= time.monotonic() - began < 4.0
+    finally:
+        workers.kill()
 
 
 def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_rows_stand_beside_the_published_ones() -> None:
     assert lines[2].endswith("| 1.00 | 3 | 82.37 ± 0.65 | +0.63 | 12 | 256.0 MiB | 1 |")
     assert "| – | – | 0 | 81.80 ± 0.76 | – | – | – |  |" in lines[3]
     assert lines[-1].startswith("1. published settings")
-    table = list(csv.DictReader(to_csv([first, second]).splitlines()))
+    table = list(csv.DictReader(to_csv([("table5", [first, second])]).splitlines()))
     assert float(table[0]["mean"]) == pytest.approx(0.83)
     assert table[1]["mean"] == ""
 

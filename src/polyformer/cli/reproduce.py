@@ -48,12 +48,12 @@ def reproduce(
     page: Path | None = typer.Option(
         None, metavar="FILE.md", help="Write all tables that have records (or those named) as one page; run nothing."
     ),
-    as_csv: bool = typer.Option(False, "--csv", help="Print the tables as CSV."),
+    as_csv: bool = typer.Option(False, "--csv", help="Print the tables as one CSV; its first column names the table."),
     json_only: bool = typer.Option(False, "--json", help="Print the tables as JSON."),
 ) -> None:
     """Repeat the experiments of the paper and print our numbers beside the published ones.
 
-    Works through the runs that have no record yet, cheapest first, and prints a table: mean, 95 % bootstrap interval,
+    Works through the runs that have no record yet, cheapest first, and prints a table: mean, 95 % interval,
     standard deviation, runs, published value, difference. Progress goes to stderr, tables to stdout. Every finished run
     leaves a small JSON record; stopped by Ctrl-C, the budget or a power cut, the same command goes on where it was.
     Of a figure the image is drawn too; it needs the extra: `pip install 'polyformer[report]'`.
@@ -80,12 +80,15 @@ def reproduce(
         _list()
         return
     if page is not None:
+        _refuse_choice_on_page(
+            {"--datasets": datasets, "--models": models, "--bases": bases, "--runs": runs, "--set": settings or None}
+        )
         _write_page(page, names, results)
         return
     if not names:
         raise InvalidParameter("'reproduce' must be told what. Got nothing. Try 'polyformer reproduce --list'.")
     from polyformer.experiments.figures import FIGURES
-    from polyformer.experiments.plan import open_experiment, select
+    from polyformer.experiments.plan import open_experiments, select
     from polyformer.experiments.records import Records
     from polyformer.experiments.summary import summarise
     from polyformer.reports import check_extra
@@ -93,14 +96,14 @@ def reproduce(
     limit = None if budget is None else parse_seconds(budget)
     if any(name in FIGURES for name in names):
         check_extra()
-    opened = [open_experiment(name) for name in names]
-    asked = [_words(option) for option in (datasets, models, bases)]
+    opened = open_experiments(names)
+    asked = [_words(*option) for option in (("--datasets", datasets), ("--models", models), ("--bases", bases))]
     changes = read_settings(settings)
     chosen = [[entry.changed(changes) for entry in select(series, *asked)] for _, series in opened]
     everything = list({entry.key: entry for series in chosen for entry in series}.values())
     records = Records(results)
     for entry in everything:
-        entry.jobs(1)[0].request.resolve_settings()  # a setting that does not exist is refused before anything is run
+        entry.check()
     if show:
         outcome = _read(everything, records, runs)
     else:
@@ -117,8 +120,14 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _words(option: str | None) -> list[str]:
-    return [] if option is None else [word.strip() for word in option.split(",") if word.strip()]
+def _words(option: str, text: str | None) -> list[str]:
+    """The names of an option, none if it was left out; an empty one, such as of an unset variable, is not all."""
+    if text is None:
+        return []
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise InvalidParameter(f"'{option}' must name one at least. Got '{text}'. Leave it out to take all.")
+    return words
 
 
 def _list() -> None:
@@ -134,6 +143,13 @@ def _list() -> None:
         display.say(f"        data sets: {', '.join(dict.fromkeys(entry.dataset for entry in series))}")
         display.say(f"        {sum(entry.runs for entry in series)} runs")
     display.say("next: polyformer reproduce table5 --datasets chameleon_filtered --models polyformer --runs 3")
+
+
+def _refuse_choice_on_page(options: dict[str, object]) -> None:
+    """A page gives the commands that repeat its tables as they are planned: it has no part of one."""
+    for option, value in options.items():
+        if value is not None:
+            raise InvalidParameter(f"'--page' writes whole tables. Got {option} too. Print a part of them with --show.")
 
 
 def _write_page(page: Path, names: list[str] | None, results: Path) -> None:
@@ -228,9 +244,8 @@ def _print(tables: list[tuple[str, str, list[Row]]], as_csv: bool, json_only: bo
 
     if json_only:
         Display(json_only=True).result({name: [asdict(row) for row in rows] for name, _, rows in tables})
-        return
-    for name, title, rows in tables:
-        if as_csv:
-            print(to_csv(rows), end="")
-        else:
+    elif as_csv:
+        print(to_csv((name, rows) for name, _, rows in tables), end="")
+    else:
+        for name, title, rows in tables:
             print(f"## {title}\n\n`polyformer reproduce {name}`\n\n{to_markdown(rows)}")

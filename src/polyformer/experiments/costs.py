@@ -7,11 +7,10 @@ from collections import defaultdict
 from typing import Any
 
 from polyformer.baselines.polynomial import PolynomialModel
-from polyformer.datasets import DATASETS
+from polyformer.datasets import DATASETS, data_name
 from polyformer.experiments.plan import Job
 from polyformer.models import MODELS
 from polyformer.models.token_model import TokenModel
-from polyformer.registry import parse_spec
 from polyformer.settings import split_settings
 from polyformer.training.settings import TrainingSettings
 
@@ -56,7 +55,7 @@ def estimate_seconds(job: Job) -> float:
 
 
 def _sizes(data: str) -> tuple[int, int, int, int]:
-    name = parse_spec(data)[0]
+    name = data_name(data)
     counts = DATASETS[name].counts if name in DATASETS else None
     return _TYPICAL if counts is None else (counts.nodes, counts.edges, counts.features, counts.classes)
 

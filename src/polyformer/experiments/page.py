@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from polyformer.experiments import EXPERIMENTS
-from polyformer.experiments.plan import open_experiment
+from polyformer.experiments import EXPERIMENTS, Experiment
+from polyformer.experiments.plan import Series, open_experiments
 from polyformer.experiments.records import Records
 from polyformer.experiments.summary import summarise, to_markdown
 
@@ -14,8 +14,9 @@ __all__ = ["results_page"]
 _INTRODUCTION = """\
 # Results
 
-Every number here is computed from the records under `results/`: one JSON file for each run, with its configuration,
-versions, time and memory. `make results` writes this page from them. Epochs are chosen on validation scores and the
+Every number of the tables is computed from the records under `results/`: one JSON file for each run, with its
+configuration, versions, time and memory. `make results` writes this page from them. Some notes also quote single runs
+that were made to explain a difference and have no record. Epochs are chosen on validation scores and the
 test score is read once; where a signal is fitted (Tables 2 and 7, Figure 2) all pixels are both, as in the paper. ± is
 the 95 % interval of the mean: by the bootstrap as in the paper from five runs on, by Student's t for fewer. Accuracy
 and ROC-AUC are in percent. Times are processor times, of the earliest runs wall times. Rows without a run are left out;
@@ -25,11 +26,13 @@ a command goes on where the last one stopped.
 
 def results_page(records: Records, names: Iterable[str] = EXPERIMENTS) -> str:
     """Markdown with a section for each experiment that has a record."""
-    return "\n".join([_INTRODUCTION, *filter(None, (_section(name, records) for name in names))])
+    chosen = list(names)
+    opened = zip(chosen, open_experiments(chosen), strict=True)
+    sections = (_section(name, experiment, series, records) for name, (experiment, series) in opened)
+    return "\n".join([_INTRODUCTION, *filter(None, sections)])
 
 
-def _section(name: str, records: Records) -> str:
-    experiment, series = open_experiment(name)
+def _section(name: str, experiment: Experiment, series: list[Series], records: Records) -> str:
     found = records.read_all(job for entry in series for job in entry.jobs())
     rows = summarise(series, found, experiment.published)
     with_runs = [row for row in rows if row.runs]

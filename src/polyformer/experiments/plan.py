@@ -24,7 +24,7 @@ from polyformer.registry import suggest
 if TYPE_CHECKING:
     from polyformer.training.run import RunRequest
 
-__all__ = ["Job", "Plan", "Series", "load_plan", "open_experiment", "select"]
+__all__ = ["Job", "Plan", "Series", "load_plan", "open_experiment", "open_experiments", "select"]
 
 _TUNED_NOTE = "settings that polyformer tune found (preset tuned), as none are published"
 
@@ -78,6 +78,14 @@ class Series:
             )
         words = ", ".join(f"{name}={value}" for name, value in settings.items())
         return replace(self, settings={**self.settings, **settings}, note=f"{self.note}; changed: {words}")
+
+    def check(self) -> None:
+        """Refuse a model, a setting or a basis that does not exist, before anything is run."""
+        from polyformer.bases import resolve_basis
+
+        basis = self.jobs(1)[0].request.resolve_settings().get("basis")
+        if isinstance(basis, str):
+            resolve_basis(basis)
 
     def jobs(self, runs: int | None = None) -> list[Job]:
         """The first ``runs`` of them, all that are planned by default."""
@@ -167,6 +175,8 @@ class Plan:
                 raise InvalidParameter(f"The plan '{name}' must say '{key}'. Got nothing. Add it.")
         for key, value in content.items():
             _check_entry(name, key, value)
+        for source in (*content["datasets"], *content.get("sources", {}).values()):
+            _check_source(name, source)
         return cls(name, **content | {"datasets": tuple(content["datasets"])})
 
     def series(self) -> list[Series]:
@@ -199,7 +209,7 @@ class Plan:
         )
 
 
-_TABLES_OF_TABLES, _TABLES = ("models", "bases"), ("settings", "sources", "stand_ins")
+_TABLES_OF_TABLES, _TABLES_OF_TEXTS = ("models", "bases"), ("sources", "stand_ins")
 
 
 def _check_entry(plan: str, key: str, value: Any) -> None:
@@ -211,14 +221,28 @@ def _check_entry(plan: str, key: str, value: Any) -> None:
     elif key in _TABLES_OF_TABLES:
         good = isinstance(value, dict) and all(isinstance(part, dict) for part in value.values())
         kind = f"a table for each, such as [{key}.{'gcn' if key == 'models' else 'chebyshev'}]"
-    elif key in _TABLES:
-        good, kind = isinstance(value, dict), f"a table [{key}]"
+    elif key == "settings":
+        good, kind = isinstance(value, dict), "a table [settings]"
+    elif key in _TABLES_OF_TEXTS:
+        good = isinstance(value, dict) and all(isinstance(part, str) for part in value.values())
+        kind = f"a table [{key}] with a text for each data set"
     elif key in ("tuned", "keep_model", "from_scratch"):
         good, kind = isinstance(value, bool), "true or false"
     else:
         good, kind = isinstance(value, str), "a text"
     if not good:
         raise InvalidParameter(f"'{key}' of the plan '{plan}' must be {kind}. Got {value!r}.")
+
+
+def _check_source(plan: str, source: str) -> None:
+    """Refuse braces around anything but the number of the run."""
+    try:
+        source.format(run=0)
+    except (LookupError, ValueError, AttributeError, TypeError):
+        raise InvalidParameter(
+            f"A data set of the plan '{plan}' must have no braces but those of {{run}}. Got '{source}'. "
+            f"Write {{{{ and }}}} for others."
+        ) from None
 
 
 def load_plan(name: str) -> Plan:
@@ -241,6 +265,7 @@ def open_experiment(name: str) -> tuple[Experiment, list[Series]]:
         path = Path(name)
         if not path.is_file():
             raise DataNotFound(f"There is no plan '{name}'. Check the path.")
+        _refuse_shipped_name(path)
         try:
             plan = Plan.parse(path.stem, path.read_text("utf-8"))
         except (OSError, UnicodeDecodeError) as error:
@@ -250,6 +275,28 @@ def open_experiment(name: str) -> tuple[Experiment, list[Series]]:
     return experiment, [series for plan in experiment.plans for series in load_plan(plan).series()]
 
 
+def _refuse_shipped_name(path: Path) -> None:
+    """Records and remarks go by the name of a plan: one of the package's would be mixed up with its own."""
+    if any(path.stem in EXPERIMENTS[name].plans for name in EXPERIMENTS):
+        raise InvalidParameter(
+            f"A plan of your own must not be named like one of the package. Got '{path}'. Rename the file."
+        )
+
+
+def open_experiments(names: Iterable[str]) -> list[tuple[Experiment, list[Series]]]:
+    """Several at once, as :func:`open_experiment` does; two plans of one's own with the same name are refused."""
+    chosen = list(names)
+    own: dict[str, Path] = {}
+    for path in (Path(name) for name in chosen if name.endswith(".toml")):
+        other = own.setdefault(path.stem, path)
+        if other.resolve() != path.resolve():
+            raise InvalidParameter(
+                f"Plans must have names of their own, as their records go by them. Got '{other}' and '{path}'. "
+                f"Rename one of the files."
+            )
+    return [open_experiment(name) for name in chosen]
+
+
 def select(
     series: Iterable[Series], datasets: Collection[str] = (), models: Collection[str] = (), bases: Collection[str] = ()
 ) -> list[Series]:
@@ -257,6 +304,11 @@ def select(
     chosen = list(series)
     for option, wanted in (("dataset", datasets), ("model", models), ("basis", bases)):
         there = {getattr(entry, option) for entry in chosen} - {None}
+        if wanted and not there:
+            raise InvalidParameter(
+                f"None of the models asked for has a {option}. Got {option} '{', '.join(wanted)}'. "
+                f"Choose other models, or no {option}."
+            )
         for name in wanted:
             if name not in there:
                 raise UnknownName(f"The plan has no {option} '{name}' among what was asked for. {suggest(name, there)}")

@@ -128,12 +128,13 @@ class _Workers:
         yield from ended
 
     def stop(self) -> None:
-        """Ask all to save and end, and wait for them."""
+        """Ask all to save and end, and wait for them: not longer for many than for one."""
         for entry in self.running:
             entry.process.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         for entry in self.running:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                entry.process.wait(_PATIENCE_SECONDS)
+                entry.process.wait(max(0.0, deadline - time.monotonic()))
 
     def kill(self) -> None:
         """End all at once; their last checkpoints stay."""

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from polyformer.datasets import DATASETS
+from polyformer.datasets import DATASETS, data_name
 from polyformer.experiments.plan import Job, Series
 from polyformer.machine import format_bytes
 from polyformer.published import PublishedScore, published_scores
-from polyformer.registry import parse_spec
 
 __all__ = ["Row", "bootstrap_interval", "load_remarks", "mean_interval", "summarise", "to_csv", "to_markdown"]
 
@@ -125,7 +124,7 @@ def _note(series: Series, records: Sequence[dict[str, Any]]) -> str:
     parts = [series.note, *filter(None, [load_remarks().get(series.key)])]
     if series.stands_for is not None:
         parts.append(f"{series.dataset} stands in for {series.stands_for}")
-    asked = parse_spec(series.source)[0]
+    asked = data_name(series.source)
     if asked in DATASETS:
         found = Counter(record["config"]["task"]["name"] for record in records)
         parts += [f"{count} of {len(records)} runs on {name}" for name, count in found.items() if name != asked]
@@ -172,13 +171,14 @@ def _score(result: dict[str, Any], metric: str) -> float:
     return float(result["test"] if metric == result["metric"] else result[metric])
 
 
-def to_csv(rows: Iterable[Row]) -> str:
-    """Everything, with the names of :class:`Row` on the first line."""
+def to_csv(tables: Iterable[tuple[str, Iterable[Row]]]) -> str:
+    """Everything, below one line of names: the table's, then those of :class:`Row`."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = [entry.name for entry in fields(Row)]
-    writer.writerow(names)
-    writer.writerows([getattr(row, name) for name in names] for row in rows)
+    writer.writerow(["table", *names])
+    for table, rows in tables:
+        writer.writerows([table, *(getattr(row, name) for name in names)] for row in rows)
     return text.getvalue()
 
 
