@@ -18,7 +18,7 @@ from polyformer.errors import InvalidParameter, MissingDependency
 
 __all__ = ["kernel_name", "native_library", "num_threads", "pointer"]
 
-_ABI = 11
+_ABI = 12
 _log = logging.getLogger("polyformer")
 
 

@@ -109,7 +109,7 @@ namespace avx2 {
 extern "C" {
 
 // Changes whenever a signature below does; the caller refuses any other.
-int polyformer_abi() { return 11; }
+int polyformer_abi() { return 12; }
 
 // Both return 0, or 1 if `width` is none of 8, 16, 32, 64.
 #define POLYFORMER_PRODUCT(name, T)                                                                                     \

@@ -106,12 +106,13 @@ class _Attention(torch.autograd.Function):
         ctx.save_for_backward(query_key, values, bias, scores)
         library = native_library()
         assert library is not None
-        library.polyformer_attention_forward(
+        failed = library.polyformer_attention_forward(
             *_Attention._inputs(ctx, query_key, values, bias),
             _address(scores),
             _address(out),
             ctypes.c_int(num_threads()),
         )
+        assert not failed, f"the kernel has no rows of {padded}"
         return out
 
     @staticmethod
