@@ -23,7 +23,15 @@ from polyformer.errors import (
     PolyformerError,
     UnknownName,
 )
-from polyformer.files import array_digest, new_directory, read_json, reporting_io_errors, write_json, write_whole
+from polyformer.files import (
+    array_digest,
+    new_directory,
+    read_json,
+    reporting_io_errors,
+    try_lock,
+    write_json,
+    write_whole,
+)
 from polyformer.machine import available_memory, format_bytes, parse_bytes, peak_memory
 from polyformer.registry import Registry, format_spec, parse_spec
 from polyformer.settings import build_settings, setting, split_settings
@@ -133,3 +141,18 @@ def test_errors_carry_exit_codes_and_builtins() -> None:
     assert issubclass(InvalidParameter, ValueError)
     assert issubclass(DataNotFound, FileNotFoundError)
     assert (InvalidParameter.exit_code, PolyformerError.exit_code) == (2, 1)
+
+
+def test_a_held_file_is_refused_and_one_that_cannot_be_locked_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some shared file systems have no locks; work on them goes on."""
+    with (tmp_path / "lock").open("wb") as mine, (tmp_path / "lock").open("wb") as other:
+        assert try_lock(mine)
+        assert not try_lock(other)
+
+        def unsupported(*_: object) -> None:
+            raise OSError(errno.ENOSYS, "Function not implemented")
+
+        monkeypatch.setattr("fcntl.flock", unsupported)
+        assert try_lock(other)

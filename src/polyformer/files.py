@@ -127,15 +127,18 @@ def sync_directory(path: Path) -> None:
 
 
 def try_lock(file: IO[bytes]) -> bool:
-    """Whether an open file could be locked for this process; the lock goes when it is closed or the process ends."""
+    """Whether no other process holds an open file; it is this one's then, until it is closed or the process ends.
+
+    Where files cannot be locked, as on some shared file systems, nobody is known to hold one.
+    """
     try:
         import fcntl
-    except ImportError:  # no such locks on this system
-        return False
-    try:
+
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
+    except (ImportError, OSError):  # no such locks on this system, or not here
+        return True
     return True
 
 

@@ -18,6 +18,7 @@ from polyformer.files import (
     read_json,
     reporting_io_errors,
     require_keys,
+    try_lock,
     write_json,
     write_whole,
 )
@@ -116,19 +117,13 @@ class RunDirectory:
         Args:
             patience: seconds to wait for a process that is about to end.
         """
-        import fcntl
-
         deadline = time.monotonic() + patience
-        with (self.path / ".lock").open("w") as file:
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() >= deadline:
-                        raise OutputBusy(
-                            f"Another process is training in '{self.path}'. Wait for it or choose another --out."
-                        ) from None
+        with (self.path / ".lock").open("wb") as file:
+            while not try_lock(file):
+                if time.monotonic() >= deadline:
+                    raise OutputBusy(
+                        f"Another process is training in '{self.path}'. Wait for it or choose another --out."
+                    )
                 time.sleep(0.1)
             yield
 

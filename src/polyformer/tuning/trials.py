@@ -47,7 +47,7 @@ def held(journal: Path) -> Iterator[None]:
 
 @contextmanager
 def _turn(journal: Path) -> Iterator[None]:
-    """Keep other workers from starting a trial meanwhile; where files cannot be locked, this only takes its time."""
+    """Keep other workers from starting a trial meanwhile, where files can be locked."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     with journal.with_name(f".{journal.name}.turn").open("wb") as file:
         while not try_lock(file) and time.monotonic() < deadline:
