@@ -226,6 +226,19 @@ def test_changed_data_is_not_resumed(tmp_path: Path) -> None:
         execute_run(request(data=BOARD + ",seed=9"), tmp_path / "run", resume=True)
 
 
+def test_a_run_in_other_units_is_not_resumed(tmp_path: Path) -> None:
+    """As a version did that learned real values as they are."""
+    task, graph = load_dataset(BOARD), tmp_path / "graph"
+    Task(task.name, task.graph, 5.0 + task.labels, task.splits).save(graph)
+    with pytest.raises(TrainingInterrupted):
+        execute_run(request(data=str(graph)), tmp_path / "run", should_stop=lambda: True)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    del config["card"]["units"]
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(FileCorrupt, match="learned labels in other units"):
+        execute_run(request(data=str(graph)), tmp_path / "run", resume=True)
+
+
 def test_changed_labels_and_splits_are_not_resumed(tmp_path: Path) -> None:
     task, graph = load_dataset(BOARD), tmp_path / "graph"
     split = task.splits[0]

@@ -152,6 +152,10 @@ def prepare_run(
                 raise FileCorrupt(
                     f"The data '{request.data}' has changed since the run '{out}' was started. Start a new run."
                 )
+            if ModelCard.from_json(config["card"]).units != card.units:
+                raise FileCorrupt(
+                    f"The run '{out}' was started by a version that learned labels in other units. Start a new run."
+                )
             return replace(request, memory=config["memory"])
         fixed = replace(request, memory=usable_memory() if request.memory is None else request.memory)
         config = {"format": 1, **asdict(fixed), "settings": card.settings, "card": card.to_json(), "task": facts}
