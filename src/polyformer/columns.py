@@ -53,5 +53,6 @@ def check_columns(trained: Sequence[Column] | None, given: Sequence[Column] | No
         if theirs != ours or given[i] != trained[i]:
             raise InvalidData(
                 f"The features of '{data}' are not those of the model: column {i + 1} is {theirs}, in training it was "
-                f"{ours}. Pass the tables themselves, which are then read as in training."
+                f"{ours}. Pass the tables themselves, or import them with --like and the run: both read them as in "
+                f"training."
             )

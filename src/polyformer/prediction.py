@@ -12,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 import torch
 
-from polyformer.columns import check_columns, columns_from_json
+from polyformer.columns import Column, check_columns, columns_from_json
 from polyformer.datasets import load_source
 from polyformer.errors import InvalidParameter
 from polyformer.files import read_json, reporting_io_errors, write_whole
@@ -33,6 +33,7 @@ __all__ = [
     "predict_blocks",
     "predict_scores",
     "table_rows",
+    "trained_columns",
     "write_predictions",
 ]
 
@@ -67,6 +68,14 @@ def open_run_task(
     task = load_source(data, root, progress=loading, report=told, applied=other, columns=trained)
     check_columns(trained, task.columns, data)
     return task
+
+
+def trained_columns(run: Path) -> tuple[Column, ...]:
+    """The columns of the table that a run was trained on."""
+    columns = columns_from_json(read_json(run / "config.json", "a run directory")["card"].get("columns"))
+    if columns is None:
+        raise InvalidParameter(f"'{run}' was not trained on a table, so there are no columns to read alike.")
+    return columns
 
 
 @dataclass(frozen=True, eq=False)

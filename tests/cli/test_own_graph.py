@@ -106,12 +106,16 @@ def test_unlabelled_graph_cannot_be_trained_on(
     assert "has no labelled splits, so nothing can be trained on it." in capsys.readouterr().err
 
 
-def _people(folder: Path, columns: dict[str, list[object]]) -> Path:
+def _people(folder: Path, columns: dict[str, list[object]], *, parquet: bool = False, ids: str = "id") -> Path:
     """Twelve people in a ring, with these columns besides their ids."""
     folder.mkdir()
     ring = [f"p{i % 12}" for i in range(13)]
     pyarrow.csv.write_csv(pa.table({"source": ring[:-1], "target": ring[1:]}), folder / "edges.csv")
-    pyarrow.csv.write_csv(pa.table({"id": ring[:-1], **columns}), folder / "nodes.csv")
+    nodes = pa.table({ids: ring[:-1], **columns})
+    if parquet:
+        pq.write_table(nodes, folder / "nodes.parquet")
+    else:
+        pyarrow.csv.write_csv(nodes, folder / "nodes.csv")
     return folder
 
 
@@ -162,6 +166,73 @@ def test_tables_that_do_not_have_what_was_trained_on(
 ) -> None:
     assert run("predict", people, _people(tmp_path / "other", columns), "--out", tmp_path / "p.parquet") == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("parquet", [False, True])
+@pytest.mark.parametrize(
+    ("trained", "given", "strange"),
+    [
+        ([1, 2] * 6, [1.0, 2.0] * 6, None),
+        ([1, 2] * 6, ["1", "2"] * 6, None),
+        ([1, 2] * 6, ["1", "2"] * 5 + ["1", "many"], "many"),
+        ([1.5, 2.0] * 6, [3, 2] * 6, "3"),
+        ([True, False] * 6, [True, False] * 6, None),
+        (["DE", "FR"] * 6, [1, 2] * 6, "1, 2"),
+        (["DE", "FR"] * 6, [None] * 12, None),
+        ([1.0, float("nan")] * 6, [1.0, None] * 6, None),
+    ],
+)
+def test_a_category_is_known_by_its_value_whatever_its_type(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    parquet: bool,
+    trained: list[object],
+    given: list[object],
+    strange: str | None,
+) -> None:
+    columns = {"zone": trained, "age": AGES, "label": LABELS}
+    _people(tmp_path / "people", columns, parquet=parquet)
+    assert run("import", tmp_path / "people", tmp_path / "graph", "--categories", "zone") == 0
+    assert run("train", tmp_path / "graph", "--out", tmp_path / "run", *FAST) == 0
+    capsys.readouterr()
+    other = _people(tmp_path / "other", {"zone": given, "age": AGES}, parquet=parquet)
+    assert run("import", other, tmp_path / "like", "--like", tmp_path / "run") == 0
+    said = capsys.readouterr().out
+    assert (f"'zone' has values that were not in training: {strange}. They" if strange else "age") in said
+    assert ("were not in training" in said) == (strange is not None)
+    zones = np.asarray(Task.load(tmp_path / "graph").graph.features)[:, :-1]
+    known = np.array([trained[i] == given[i] or str(trained[i]) == str(given[i]) for i in range(12)])
+    expected = zones * known[:, None]
+    np.testing.assert_array_equal(np.asarray(Task.load(tmp_path / "like").graph.features)[:, :-1], expected)
+    assert run("predict", tmp_path / "run", other, "--out", tmp_path / "p.csv") == 0
+
+
+@pytest.mark.parametrize("besides", [{}, {"label": LABELS}, {"label": LABELS, "target": LABELS}])
+def test_a_feature_may_have_the_name_of_a_role(tmp_path: Path, besides: dict[str, list[object]]) -> None:
+    """A class on a ship is a feature where the label is who survived, and stays one in other tables."""
+    people = _people(tmp_path / "people", {"class": COUNTRIES, "age": AGES, "survived": LABELS})
+    assert run("import", people, tmp_path / "graph", "--label-column", "survived") == 0
+    assert run("train", tmp_path / "graph", "--out", tmp_path / "run", *FAST) == 0
+    other = _people(tmp_path / "other", {"class": COUNTRIES, "age": AGES, **besides})
+    assert run("predict", tmp_path / "run", "--out", tmp_path / "same.parquet") == 0
+    same = pq.read_table(tmp_path / "same.parquet").to_pydict()
+    assert _predicted(tmp_path / "run", other) == same
+
+
+def test_tables_with_names_of_their_own_are_imported_like_those_of_a_run(
+    people: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = _people(tmp_path / "other", {"age": AGES, "country": ["FR"] * 12}, ids="user")
+    assert run("predict", people, other, "--out", tmp_path / "p.parquet") == 2
+    assert "Name it: polyformer import --id-column." in capsys.readouterr().err
+    assert run("import", other, tmp_path / "plain", "--id-column", "user") == 0
+    assert run("predict", people, tmp_path / "plain", "--out", tmp_path / "p.parquet") == 2
+    assert "import them with --like and the run" in capsys.readouterr().err
+    assert run("import", other, tmp_path / "like", "--id-column", "user", "--like", people) == 0
+    french = _people(tmp_path / "french", {"country": ["FR"] * 12, "age": AGES})
+    assert _predicted(people, tmp_path / "like") == _predicted(people, french)
+    assert run("import", other, tmp_path / "both", "--like", people, "--features", "age") == 2
+    assert "Leave out --features and --categories." in capsys.readouterr().err
 
 
 def test_imported_graphs_with_other_features_are_refused(

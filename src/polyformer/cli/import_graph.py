@@ -24,6 +24,9 @@ def import_command(
     split_column: str | None = typer.Option(None, help="Column of the node table: train, val, test; '' for none."),
     features: str | None = typer.Option(None, metavar="A,B,…", help="Feature columns. [default: all others]"),
     categories: str | None = typer.Option(None, metavar="A,B,…", help="Columns to encode one-hot whatever their type."),
+    like: Path | None = typer.Option(
+        None, metavar="RUN", help="Read the features as those of this run: the same columns and categories."
+    ),
     id_type: str = typer.Option("auto", help="auto, integer or string."),
     label_kind: str = typer.Option("auto", help="auto, classes or values (regression)."),
     protocol: str = typer.Option("uniform", help="How splits are drawn if there are none: uniform, balanced, none."),
@@ -44,15 +47,22 @@ def import_command(
 
     - `polyformer import follows.parquet my_graph/ --nodes users.parquet --id-column user --label-column country`
 
+    - `polyformer import new_users/ new_graph/ --id-column user --like runs/my-run`, then
+      `polyformer predict runs/my-run new_graph/ --out predictions.parquet`
+
     - `polyformer import synthetic:nodes=1e6,edges=15e6,features=64,classes=40,seed=1 made_up/` — a graph made up on the
     spot, of any size; it also takes labelled=, homophily=, noise= and dtype=, and no option below but --json
     """
     from dataclasses import asdict
 
+    from polyformer.errors import InvalidParameter
     from polyformer.importing import ImportOptions, import_graph
     from polyformer.machine import parse_bytes
+    from polyformer.prediction import trained_columns
 
     display = Display(json_only)
+    if like is not None and (features or categories):
+        raise InvalidParameter("'--like' tells which columns are features. Leave out --features and --categories.")
     options = ImportOptions(
         edges=edges,
         nodes=nodes,
@@ -64,6 +74,7 @@ def import_command(
         split_column=split_column,
         features=None if features is None else _names(features),
         categories=() if categories is None else _names(categories),
+        columns=None if like is None else trained_columns(like),
         id_type=id_type,
         label_kind=label_kind,
         protocol=protocol,

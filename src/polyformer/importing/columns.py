@@ -26,10 +26,10 @@ def match_column(role: str, known: Sequence[str], columns: Sequence[str], given:
     Example:
         >>> match_column("source", EDGE_ROLES["source"], ["From", "To"], None, "edges.csv")
         'From'
-        >>> match_column("label", NODE_ROLES["label"], ["label", "y"], None, "n")
+        >>> match_column("label", NODE_ROLES["label"], ["label", "y"], None, "n")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        polyformer.errors.InvalidData: Both 'label' and 'y' of 'n' could be the label. Say which with --label-column.
+        polyformer.errors.InvalidData: Both 'label' and 'y' of 'n' could be the label. Say which: ...
     """
     if given is not None:
         if given and given not in columns:
@@ -38,7 +38,8 @@ def match_column(role: str, known: Sequence[str], columns: Sequence[str], given:
     found = [column for column in columns if column.strip().lower() in known]
     if len(found) > 1:
         raise InvalidData(
-            f"Both '{found[0]}' and '{found[1]}' of '{table}' could be the {role}. Say which with --{role}-column."
+            f"Both '{found[0]}' and '{found[1]}' of '{table}' could be the {role}. Say which: "
+            f"polyformer import --{role}-column."
         )
     return found[0] if found else None
 
@@ -49,7 +50,7 @@ def require_column(role: str, known: Sequence[str], columns: Sequence[str], give
     if column is None:
         raise InvalidData(
             f"'{table}' has no column that looks like the {role}. Its columns are: {_listed(columns)}. "
-            f"Name it with --{role}-column."
+            f"Name it: polyformer import --{role}-column."
         )
     return column
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -128,14 +129,31 @@ class CategoryColumn(FeatureColumn):
         return f"category of {self.width} ({shown}{more})"
 
     @property
+    def places(self) -> dict[Any, int]:
+        """Which feature a category is, by :meth:`key`."""
+        return {self.key(value): place for place, value in enumerate(self.categories)}
+
+    def key(self, value: Any) -> Any:
+        """What tells categories apart, whatever type a file has them in: of numbers 1, 1.0 and the text 1 are one."""
+        like = self.categories[0] if self.categories else ""
+        if isinstance(like, bool):
+            return str(value).lower()
+        if isinstance(like, int | float):
+            with contextlib.suppress(ValueError, TypeError):
+                return float(value)
+        return str(value)
+
+    @property
     def origin(self) -> Column:
         plain = (value if isinstance(value, str | int | float) else str(value) for value in self.categories)
         return Column(self.name, self.width, tuple(plain))
 
     def encode(self, values: Any, start: int, table: str) -> np.ndarray:
-        if pa.types.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)
-        found = pc.index_in(values, value_set=pa.array(self.categories).cast(values.type)).fill_null(-1).to_numpy()
+        if pa.types.is_null(values.type):
+            return np.zeros((len(values), self.width), np.float32)
+        coded, places = values.dictionary_encode(), self.places  # one that has a dictionary already keeps it
+        found_at = np.array([places.get(self.key(value), -1) for value in coded.dictionary.to_pylist()] + [-1])
+        found = found_at[coded.indices.fill_null(len(coded.dictionary)).to_numpy()]
         block = np.zeros((len(found), self.width), np.float32)
         rows = np.flatnonzero(found >= 0)
         block[rows, found[rows]] = 1.0

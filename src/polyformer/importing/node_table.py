@@ -36,12 +36,15 @@ class NodeTable:
         self.table, self.options, self.name = table, options, table.name
         names = table.names
         given = {"id": options.id_column, "label": options.label_column, "split": options.split_column}
-        self.id_column = require_column("id", NODE_ROLES["id"], names, given["id"], self.name)
+        self.given = None if options.columns is None else {column.name: column for column in options.columns}
+        free = [name for name in names if name not in (self.given or {})]
+        if self.given is not None and sum(name.strip().lower() in NODE_ROLES["label"] for name in free) > 1:
+            given["label"] = given["label"] or ""  # of a graph that a model is applied to labels can wait
+        self.id_column = require_column("id", NODE_ROLES["id"], free, given["id"], self.name)
         self.label_column, self.split_column = (
-            match_column(role, NODE_ROLES[role], names, given[role], self.name) for role in ("label", "split")
+            match_column(role, NODE_ROLES[role], free, given[role], self.name) for role in ("label", "split")
         )
         self.kind = options.id_type if options.id_type != "auto" else id_kind(table.schema, self.id_column, self.name)
-        self.given = None if options.columns is None else {column.name: column for column in options.columns}
         notes = self._leave_out([role for role in ("label", "split") if given[role] == ""])
         columns = self._read(notes)
         self.ids = self._node_ids(columns)
@@ -122,7 +125,7 @@ class NodeTable:
         for name in names if isinstance(self.table, CsvTable) else ():
             kind = self.table.schema.field(name).type
             if self.given is not None and self.given[name].categories is not None:
-                types[name] = pa.array(self.given[name].categories).type
+                types[name] = pa.string()  # whatever follows: a word that training did not have is no error
             elif _is_string(kind):
                 types[name] = pa.string()
             elif pa.types.is_integer(kind) and name not in self.options.categories:
@@ -171,13 +174,14 @@ class NodeTable:
         """A column as it was read for training."""
         kind = self.table.schema.field(column.name).type
         if column.categories is not None:
-            strange = sorted(set(map(str, distinct.to_pylist())) - set(map(str, column.categories)))
+            feature = CategoryColumn(column.name, column.width, column.categories)
+            strange = sorted(str(value) for value in distinct.to_pylist() if feature.key(value) not in feature.places)
             if strange:
                 shown = ", ".join(strange[:5]) + (", …" if len(strange) > 5 else "")
                 notes.append(
                     f"'{column.name}' has values that were not in training: {shown}. They count as no category."
                 )
-            return CategoryColumn(column.name, column.width, column.categories)
+            return feature
         vectors = _is_list(kind) and _is_number(kind.value_type)
         if not vectors and not (_is_number(kind) and column.width == 1):
             raise InvalidData(
@@ -219,7 +223,10 @@ def _distinct(known: Any, values: Any, limit: int) -> Any:
     """Distinct values seen so far; beyond the limit there is no need to know them all."""
     if known is not None and len(known) > limit:
         return known
-    fresh = pc.unique(values.drop_null())
+    values = values.drop_null()
+    if pa.types.is_floating(values.type):
+        values = values.filter(pc.invert(pc.is_nan(values)))  # missing, as pandas writes it
+    fresh = pc.unique(values)
     return fresh if known is None else pc.unique(pa.concat_arrays([known, fresh]))
 
 
