@@ -168,18 +168,18 @@ def test_tables_that_do_not_have_what_was_trained_on(
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("parquet", [False, True])
 @pytest.mark.parametrize(
-    ("trained", "given", "strange"),
+    ("parquet", "trained", "given", "strange"),
     [
-        ([1, 2] * 6, [1.0, 2.0] * 6, None),
-        ([1, 2] * 6, ["1", "2"] * 6, None),
-        ([1, 2] * 6, ["1", "2"] * 5 + ["1", "many"], "many"),
-        ([1.5, 2.0] * 6, [3, 2] * 6, "3"),
-        ([True, False] * 6, [True, False] * 6, None),
-        (["DE", "FR"] * 6, [1, 2] * 6, "1, 2"),
-        (["DE", "FR"] * 6, [None] * 12, None),
-        ([1.0, float("nan")] * 6, [1.0, None] * 6, None),
+        (True, [1, 2] * 6, [1.0, 2.0] * 6, None),
+        (True, [1, 2] * 6, ["1", "2"] * 6, None),
+        (False, [1, 2] * 6, ["1", "2"] * 5 + ["1", "many"], "many"),
+        (False, [1.5, 2.0] * 6, [3, 2] * 6, "3"),
+        (True, [1.5, 2.0] * 6, [3, 2] * 6, "3"),
+        (False, [True, False] * 6, [True, False] * 6, None),
+        (True, ["DE", "FR"] * 6, [1, 2] * 6, "1, 2"),
+        (True, ["DE", "FR"] * 6, [None] * 12, None),
+        (True, [1.0, float("nan")] * 6, [1.0, None] * 6, None),
     ],
 )
 def test_a_category_is_known_by_its_value_whatever_its_type(
