@@ -138,10 +138,12 @@ class CategoryColumn(FeatureColumn):
         like = self.categories[0] if self.categories else ""
         if isinstance(like, bool):
             return str(value).lower()
-        if isinstance(like, int | float):
-            with contextlib.suppress(ValueError, TypeError):
-                return float(value)
-        return str(value)
+        if not isinstance(like, int | float):
+            return str(value)
+        for number in (int, float) if isinstance(value, str) else ():
+            with contextlib.suppress(ValueError):
+                return number(value)
+        return value  # equal numbers are one key; as floats large integers would be one, too
 
     @property
     def origin(self) -> Column:

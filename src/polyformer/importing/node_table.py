@@ -175,7 +175,8 @@ class NodeTable:
         kind = self.table.schema.field(column.name).type
         if column.categories is not None:
             feature = CategoryColumn(column.name, column.width, column.categories)
-            strange = sorted(str(value) for value in distinct.to_pylist() if feature.key(value) not in feature.places)
+            places = feature.places
+            strange = sorted(str(value) for value in distinct.to_pylist() if feature.key(value) not in places)
             if strange:
                 shown = ", ".join(strange[:5]) + (", …" if len(strange) > 5 else "")
                 notes.append(
