@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +13,9 @@ import torch
 
 from polyformer.datasets import load_dataset
 from polyformer.errors import (
-    FileCorrupt,
     InvalidData,
     InvalidParameter,
-    OutputBusy,
-    OutputExists,
     TrainingDiverged,
-    TrainingInterrupted,
     UnknownName,
 )
 from polyformer.estimators import PolyFormerClassifier
@@ -34,24 +24,12 @@ from polyformer.prediction import predict_scores
 from polyformer.splits import Split, hold_out
 from polyformer.tasks import METRICS, Task, check_trainable
 from polyformer.training import loop
-from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.early_stopping import EarlyStopping
 from polyformer.training.run import RunRequest, execute_run
 from polyformer.training.run_directory import RunDirectory
 from polyformer.training.saved_model import load_model
 from polyformer.training.settings import TrainingSettings
-
-BOARD = "minefield:width=20,height=15"
-FAST = {"order": 3, "hidden_channels": 16, "heads": 4, "num_layers": 1, "epochs": 6, "batch_size": 50}
-
-
-def request(**changes) -> RunRequest:
-    settings = {**FAST, **changes.pop("settings", {})}
-    return RunRequest(**{"data": BOARD, "device": "cpu", "settings": settings, **changes})
-
-
-def losses(run: Path) -> list[float]:
-    return [record["loss"] for record in RunDirectory(run).read_metrics()]
+from tests.training.runs import BOARD, losses, request
 
 
 def test_a_run_leaves_everything(tmp_path: Path) -> None:
@@ -87,24 +65,6 @@ def test_training_does_not_disturb_the_global_generators(tmp_path: Path) -> None
     assert np.array_equal(np.random.get_state()[1], np_before)  # noqa: NPY002
 
 
-@pytest.mark.parametrize(
-    ("stop_after", "settings"),
-    [(1, {}), (4, {}), (3, {"schedule": "cosine"}), (1, {"optimizer": "lbfgs", "batch_size": "full", "epochs": 2})],
-)
-def test_interrupt_and_resume_equal_an_uninterrupted_run(tmp_path: Path, stop_after: int, settings: Any) -> None:
-    asked_for = request(settings=settings)
-    whole = execute_run(asked_for, tmp_path / "whole")
-    asked = iter([False] * (stop_after - 1) + [True])
-    with pytest.raises(TrainingInterrupted, match=f"after epoch {stop_after}.*Nothing is lost: continue with"):
-        execute_run(asked_for, tmp_path / "run", should_stop=lambda: next(asked))
-    assert RunDirectory(tmp_path / "run").result is None
-    resumed = execute_run(asked_for, tmp_path / "run", resume=True)
-    assert losses(tmp_path / "run") == losses(tmp_path / "whole")
-    for key in ("val", "test", "best_epoch", "epochs"):
-        assert resumed[key] == whole[key]
-    assert execute_run(asked_for, tmp_path / "run", resume=True) == resumed
-
-
 def test_a_schedule_lowers_the_rates_to_zero(tmp_path: Path) -> None:
     rates = []
 
@@ -132,127 +92,6 @@ def test_lbfgs_fits_where_as_many_steps_of_adam_do_not(tmp_path: Path) -> None:
         for way, settings in ways.items()
     }
     assert error["lbfgs"] < 0.2 * error["adam"]
-
-
-def test_epochs_after_the_checkpoint_are_run_again(tmp_path: Path) -> None:
-    """A kill may leave metrics that the checkpoint has not seen, the last line cut in the middle."""
-    execute_run(request(), tmp_path / "whole")
-    asked = iter([False, False, True])
-    with pytest.raises(TrainingInterrupted):
-        execute_run(request(), tmp_path / "run", should_stop=lambda: next(asked))
-    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
-        file.write('{"epoch": 4, "loss": 123.0, "val": 0.5, "seconds": 0.1}\n{"epoch": 5, "lo')
-    execute_run(request(), tmp_path / "run", resume=True)
-    assert losses(tmp_path / "run") == losses(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("epochs", [0, 1, 5])
-def test_killed_at_any_moment_resumes_to_the_same_result(tmp_path: Path, epochs: int) -> None:
-    """SIGKILL in the middle of a run that checkpoints after every epoch."""
-    settings = {"epochs": 400, "patience": 400}
-    code = (
-        "import sys, json; from pathlib import Path; from polyformer.training import loop;"
-        "loop.CHECKPOINT_SECONDS = 0.0;"
-        "from polyformer.training.run import RunRequest, execute_run;"
-        "print('ready', flush=True);"
-        "execute_run(RunRequest(**json.loads(sys.argv[2])), Path(sys.argv[1]))"
-    )
-    fields = {"data": BOARD, "device": "cpu", "settings": {**FAST, **settings}}
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "run"), json.dumps(fields)], stdout=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    process.stdout.readline()
-    deadline = time.monotonic() + 60
-    run = RunDirectory(tmp_path / "run")
-    while time.monotonic() < deadline and (not (run.path / ".lock").exists() or len(run.read_metrics()) < epochs):
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait(30)
-    assert epochs <= len(run.read_metrics()) < 400
-    # A shorter run with the same seed is a prefix of the long one, so resuming need not run to the end.
-    asked = iter([False] * 3 + [True])
-    with pytest.raises(TrainingInterrupted):
-        execute_run(request(settings=settings), tmp_path / "run", resume=True, should_stop=lambda: next(asked))
-    resumed = losses(tmp_path / "run")
-    stop = iter([False] * (len(resumed) - 1) + [True])
-    with pytest.raises(TrainingInterrupted):
-        execute_run(request(settings=settings), tmp_path / "whole", should_stop=lambda: next(stop))
-    assert np.allclose(resumed, losses(tmp_path / "whole"), rtol=1e-6)
-
-
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "another model"])
-def test_corrupt_checkpoint(tmp_path: Path, damage: str) -> None:
-    asked = iter([False, True])
-    with pytest.raises(TrainingInterrupted):
-        execute_run(request(), tmp_path / "run", should_stop=lambda: next(asked))
-    path = RunDirectory(tmp_path / "run").checkpoint
-    content = bytearray(path.read_bytes())
-    if damage == "truncated":
-        path.write_bytes(content[: len(content) // 2])
-    elif damage == "flipped":
-        content[-5] ^= 255
-        path.write_bytes(content)
-    elif damage == "empty":
-        path.write_bytes(b"")
-    else:
-        Checkpoint(2, 1.0, 1, 0.5, {"other": torch.ones(2)}, {}, {}).save(path)
-    with pytest.raises(FileCorrupt, match="checkpoint"):
-        execute_run(request(), tmp_path / "run", resume=True)
-
-
-def test_run_directory_that_exists(tmp_path: Path) -> None:
-    execute_run(request(), tmp_path / "run")
-    with pytest.raises(OutputExists, match=r"already exists\. Choose another --out, or continue it with --resume"):
-        execute_run(request(), tmp_path / "run")
-
-
-def test_two_processes_cannot_train_in_one_run(tmp_path: Path) -> None:
-    asked = iter([True])
-    with pytest.raises(TrainingInterrupted):
-        execute_run(request(), tmp_path / "run", should_stop=lambda: next(asked))
-    with (
-        RunDirectory(tmp_path / "run").locked(),
-        pytest.raises(OutputBusy, match="Another process is training"),
-    ):
-        execute_run(request(), tmp_path / "run", resume=True)
-
-
-def test_changed_data_is_not_resumed(tmp_path: Path) -> None:
-    asked = iter([True])
-    with pytest.raises(TrainingInterrupted):
-        execute_run(request(), tmp_path / "run", should_stop=lambda: next(asked))
-    with pytest.raises(FileCorrupt, match="has changed since the run"):
-        execute_run(request(data=BOARD + ",seed=9"), tmp_path / "run", resume=True)
-
-
-def test_a_run_in_other_units_is_not_resumed(tmp_path: Path) -> None:
-    """As a version did that learned real values as they are."""
-    task, graph = load_dataset(BOARD), tmp_path / "graph"
-    Task(task.name, task.graph, 5.0 + task.labels, task.splits).save(graph)
-    with pytest.raises(TrainingInterrupted):
-        execute_run(request(data=str(graph)), tmp_path / "run", should_stop=lambda: True)
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    del config["card"]["units"]
-    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(FileCorrupt, match="learned labels in other units"):
-        execute_run(request(data=str(graph)), tmp_path / "run", resume=True)
-
-
-def test_changed_labels_and_splits_are_not_resumed(tmp_path: Path) -> None:
-    task, graph = load_dataset(BOARD), tmp_path / "graph"
-    split = task.splits[0]
-    flipped = task.labels.copy()
-    flipped[split.train[0]] = 1 - flipped[split.train[0]]
-    swapped = Split(split.test, split.val, split.train)
-    task.save(graph)
-    with pytest.raises(TrainingInterrupted):
-        execute_run(request(data=str(graph)), tmp_path / "run", should_stop=lambda: True)
-    for labels, changed in ((flipped, split), (task.labels, swapped)):
-        shutil.rmtree(graph)
-        Task(task.name, task.graph, labels, [changed, *task.splits[1:]], metric="roc_auc").save(graph)
-        with pytest.raises(FileCorrupt, match="has changed since the run"):
-            execute_run(request(data=str(graph)), tmp_path / "run", resume=True)
 
 
 def test_a_run_that_diverges_keeps_its_best_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
