@@ -7,12 +7,19 @@ import numpy as np
 import pytest
 
 from polyformer.experiments.plan import Job, load_plan, select
-from polyformer.experiments.summary import bootstrap_interval, mean_interval, summarise, to_csv, to_markdown
+from polyformer.experiments.summary import (
+    bootstrap_interval,
+    load_remarks,
+    mean_interval,
+    summarise,
+    to_csv,
+    to_markdown,
+)
 
 
-def record(test: float | None, name: str = "citeseer") -> dict[str, Any]:
+def record(test: float | None, name: str = "citeseer", **settings: Any) -> dict[str, Any]:
     result = {"metric": "accuracy", "test": test, "seconds": 12.0, "peak_memory_bytes": 1 << 28}
-    return {"result": result, "config": {"task": {"name": name}}}
+    return {"result": result, "config": {"task": {"name": name}, "settings": settings}}
 
 
 def test_interval_is_near_the_normal_one_and_covers() -> None:
@@ -72,3 +79,20 @@ def test_what_stands_in_is_told() -> None:
     [series] = select(load_plan("fig3").series(), ["tolokers"], ["unifilter"])
     [row] = summarise([series], [])
     assert row.note.endswith("; tolokers stands in for questions")
+
+
+def test_runs_with_older_settings_are_marked() -> None:
+    """A default that changes turns nothing red: the row says which runs were made before."""
+    [series] = select(load_plan("table5-baselines").series(), ["cs"], ["gcn"])
+    today = Job(series, 0).request.resolve_settings()
+    runs = [record(0.9, "cs", **today), record(0.8, "cs", **today | {"dropout": 0.123, "gone": 1})]
+    [row] = summarise([series], [(Job(series, i), run) for i, run in enumerate(runs)])
+    assert (row.runs, row.outdated) == (2, 1)
+    assert row.note.endswith("; 1 of 2 runs with older settings: dropout=0.123")
+    assert "| 2† |" in to_markdown([row])
+    assert "| 1 |" in to_markdown(summarise([series], [(Job(series, 0), runs[0])]))
+
+
+def test_remarks_are_about_rows_that_there_are() -> None:
+    for key in load_remarks():
+        assert key in {entry.key for entry in load_plan(key[0]).series()}

@@ -20,7 +20,8 @@ that were made to explain a difference and have no record. Epochs are chosen on 
 test score is read once; where a signal is fitted (Tables 2 and 7, Figure 2) all pixels are both, as in the paper. ± is
 the 95 % interval of the mean: by the bootstrap as in the paper from five runs on, by Student's t for fewer. Accuracy
 and ROC-AUC are in percent. Times are processor times, of the earliest runs wall times. Rows without a run are left out;
-a command goes on where the last one stopped.
+a command goes on where the last one stopped. † marks rows with runs whose settings have changed since; the note says
+which.
 """
 
 

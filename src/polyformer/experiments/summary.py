@@ -19,7 +19,16 @@ from polyformer.experiments.plan import Job, Series
 from polyformer.machine import format_bytes
 from polyformer.published import PublishedScore, published_scores
 
-__all__ = ["Row", "bootstrap_interval", "load_remarks", "mean_interval", "summarise", "to_csv", "to_markdown"]
+__all__ = [
+    "Row",
+    "bootstrap_interval",
+    "load_remarks",
+    "mean_interval",
+    "older_settings",
+    "summarise",
+    "to_csv",
+    "to_markdown",
+]
 
 _PERCENT = ("accuracy", "roc_auc")
 _ENOUGH_FOR_BOOTSTRAP = 5
@@ -49,6 +58,7 @@ class Row:
         difference: ours less the published value.
         seconds: of a run, on average: processor time.
         memory: the largest peak of all runs, in bytes.
+        outdated: how many of the runs were made with settings that have changed since; the note says which.
         note: whose settings were used, and what the paper remarks.
     """
 
@@ -65,6 +75,7 @@ class Row:
     difference: float | None
     seconds: float | None
     memory: int | None
+    outdated: int
     note: str
 
 
@@ -101,11 +112,17 @@ def summarise(
     Args:
         table: name of the published table to compare with.
     """
-    results: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    finished: dict[tuple[str, ...], list[tuple[Job, dict[str, Any]]]] = {}
     for job, record in records:
         if record["result"]["test"] is not None:
-            results.setdefault(job.series.key, []).append(record)
-    return [row for entry in series for row in _rows(entry, results.get(entry.key, []), table)]
+            finished.setdefault(job.series.key, []).append((job, record))
+    return [row for entry in series for row in _rows(entry, finished.get(entry.key, []), table)]
+
+
+def older_settings(job: Job, record: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a record that the same run would not have today, since a default or a preset has changed."""
+    today, then = job.request.resolve_settings(), record["config"].get("settings", {})
+    return {name: value for name, value in then.items() if name in today and today[name] != value}
 
 
 @cache
@@ -119,21 +136,26 @@ def load_remarks() -> dict[tuple[str, ...], str]:
     return {(row["plan"], row["model"], row["basis"], row["dataset"]): row["remark"] for row in rows}
 
 
-def _note(series: Series, records: Sequence[dict[str, Any]]) -> str:
-    """The note of a series, and what was used in place of other data: by the plan, or as files were not at hand."""
+def _note(series: Series, records: Sequence[dict[str, Any]], older: Sequence[dict[str, Any]]) -> str:
+    """The note of a series, what was used in place of other data or of missing files, and settings that have changed."""
     parts = [series.note, *filter(None, [load_remarks().get(series.key)])]
     if series.stands_for is not None:
         parts.append(f"{series.dataset} stands in for {series.stands_for}")
     asked = data_name(series.source)
     if asked in DATASETS:
-        found = Counter(record["config"]["task"]["name"] for record in records)
-        parts += [f"{count} of {len(records)} runs on {name}" for name, count in found.items() if name != asked]
+        names = Counter(record["config"]["task"]["name"] for record in records)
+        parts += [f"{count} of {len(records)} runs on {name}" for name, count in names.items() if name != asked]
+    if older:
+        values = {f"{name}={value}" for settings in older for name, value in settings.items()}
+        parts.append(f"{len(older)} of {len(records)} runs with older settings: {', '.join(sorted(values))}")
     return "; ".join(parts)
 
 
-def _rows(series: Series, records: list[dict[str, Any]], table: str | None) -> list[Row]:
+def _rows(series: Series, finished: list[tuple[Job, dict[str, Any]]], table: str | None) -> list[Row]:
+    records = [record for _, record in finished]
+    older = [settings for job, record in finished if (settings := older_settings(job, record))]
     results = [record["result"] for record in records]
-    series = replace(series, note=_note(series, records))
+    series = replace(series, note=_note(series, records, older))
     metrics = {name for result in results for name in (*result, result["metric"])}
     published = [
         entry
@@ -141,11 +163,13 @@ def _rows(series: Series, records: list[dict[str, Any]], table: str | None) -> l
         if entry.basis == series.basis and (not results or entry.metric in metrics)
     ]
     if not published:
-        return [_row(series, results, results[0]["metric"] if results else "", None)]
-    return [_row(series, results, entry.metric, entry) for entry in published]
+        return [_row(series, results, results[0]["metric"] if results else "", None, len(older))]
+    return [_row(series, results, entry.metric, entry, len(older)) for entry in published]
 
 
-def _row(series: Series, results: list[dict[str, Any]], metric: str, published: PublishedScore | None) -> Row:
+def _row(
+    series: Series, results: list[dict[str, Any]], metric: str, published: PublishedScore | None, outdated: int
+) -> Row:
     values = [_score(result, metric) for result in results]
     mean = float(np.mean(values)) if values else None
     score = None if published is None else published.score
@@ -163,6 +187,7 @@ def _row(series: Series, results: list[dict[str, Any]], metric: str, published: 
         None if mean is None or score is None else mean - score,
         float(np.mean([result.get("cpu_seconds", result["seconds"]) for result in results])) if results else None,
         max(result["peak_memory_bytes"] for result in results) if results else None,
+        outdated,
         "; ".join(filter(None, [series.note, f"paper: {published.note}" if published and published.note else ""])),
     )
 
@@ -198,7 +223,7 @@ def to_markdown(rows: Sequence[Row]) -> str:
             row.metric,
             _with_interval(row.mean, row.interval, scale, digits),
             _number(row.deviation, scale, digits),
-            str(row.runs),
+            f"{row.runs}{'†' if row.outdated else ''}",
             _with_interval(row.published, row.published_interval, scale, digits),
             _number(row.difference, scale, digits, "+"),
             _number(row.seconds, 1, 0),
