@@ -137,7 +137,7 @@ def load_remarks() -> dict[tuple[str, ...], str]:
 
 
 def _note(series: Series, records: Sequence[dict[str, Any]], older: Sequence[dict[str, Any]]) -> str:
-    """The note of a series, what was used in place of other data or of missing files, and settings that have changed."""
+    """The note of a series, what was used in place of other data, and which settings have changed since."""
     parts = [series.note, *filter(None, [load_remarks().get(series.key)])]
     if series.stands_for is not None:
         parts.append(f"{series.dataset} stands in for {series.stands_for}")
