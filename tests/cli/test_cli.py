@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -23,6 +22,8 @@ from polyformer.presets import list_presets
 from polyformer.splits import Split
 from polyformer.tasks import Task
 from polyformer.training import run as training
+from polyformer.training.run_directory import RunDirectory
+from tests.warm import WarmProcess
 
 BOARD = "minefield:width=20,height=15"
 SETTINGS = ("order=3", "hidden_channels=16", "heads=4", "num_layers=1", "epochs=3")
@@ -287,31 +288,23 @@ def test_ctrl_c_saves_and_resume_finishes(tmp_path: Path) -> None:
     out = tmp_path / "run"
     settings = ["--set=order=3", "--set=hidden_channels=16", "--set=epochs=100000", "--set=patience=100000"]
     settings.append("--set=token_route=streamed")
-    command = [sys.executable, "-m", "polyformer", "train", BOARD, "--out", str(out), *settings]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline:
-        if (out / "metrics.jsonl").exists() and (out / "metrics.jsonl").read_text().count("\n") >= 2:
-            break
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "Stopping after this epoch" in stdout
-    assert stderr.startswith("polyformer: Training was stopped after epoch")
-    assert f"continue with polyformer train --resume --out {out}" in stderr
-    assert stderr.count("\n") == 1
-    done = len((out / "metrics.jsonl").read_text().splitlines())
+    metrics = RunDirectory(out).read_metrics
+    with WarmProcess("train", BOARD, "--out", out, *settings) as process:
+        process.wait_until(lambda: len(metrics()) >= 2)
+        process.signal(signal.SIGINT)
+        assert process.wait() == 1
+        assert "Stopping after this epoch" in process.output
+        assert process.errors.startswith("polyformer: Training was stopped after epoch")
+        assert f"continue with polyformer train --resume --out {out}" in process.errors
+        assert process.errors.count("\n") == 1
+    done = len(metrics())
     assert (out / "checkpoint" / "state.safetensors").exists()
     assert (out / "model.safetensors").exists()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "polyformer", "train", "--resume", "--out", str(out)], stdout=subprocess.PIPE, text=True
-    )
-    while time.monotonic() < deadline and len((out / "metrics.jsonl").read_text().splitlines()) <= done:
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGTERM)
-    process.communicate(timeout=60)
-    epochs = [json.loads(line)["epoch"] for line in (out / "metrics.jsonl").read_text().splitlines()]
+    with WarmProcess("train", "--resume", "--out", out) as process:
+        process.wait_until(lambda: len(metrics()) > done)
+        process.signal(signal.SIGTERM)
+        process.wait()
+    epochs = [record["epoch"] for record in metrics()]
     assert epochs == list(range(1, len(epochs) + 1))
     assert len(epochs) > done
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,18 +13,18 @@ import pytest
 from polyformer.graph import Graph
 from polyformer.importing import import_graph
 from polyformer.tasks import Task
+from tests.warm import WarmProcess
 
-SCRIPT = """
-import sys, time
-from polyformer.importing import import_graph
 
-def slowly(stage, done, total):
-    print(stage, flush=True)
-    if stage == sys.argv[3]:
-        time.sleep(60)
+def import_slowly(source: Path, destination: Path, slow_stage: str) -> None:
+    """Print the stages as they come, and stay at one of them."""
 
-import_graph(sys.argv[1], sys.argv[2], progress=slowly)
-"""
+    def tell(stage: str, done: int, total: int | None) -> None:
+        sys.stdout.write(f"{stage}\n")
+        if stage == slow_stage:
+            time.sleep(60)
+
+    import_graph(source, destination, progress=tell)
 
 
 @pytest.mark.parametrize("stage", ["reading edges", "writing edges"])
@@ -33,16 +32,12 @@ def test_killed_and_started_again(tmp_path: Path, stage: str) -> None:
     edges = np.random.default_rng(0).integers(0, 500, (3000, 2), dtype=np.int32)
     edges.tofile(tmp_path / "edges.i32")
     destination = tmp_path / "out" / "graph"
-    arguments = [sys.executable, "-c", SCRIPT, str(tmp_path / "edges.i32"), str(destination), stage]
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    while process.stdout.readline().strip() != stage:
-        assert process.poll() is None
-    import_graph(tmp_path / "edges.i32", destination.with_name("other"))
-    assert len(list(destination.parent.glob(".graph.*"))) == 1, "a running import must be left alone"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
+    with WarmProcess(tmp_path / "edges.i32", destination, stage, function=import_slowly) as process:
+        process.wait_until(lambda: stage in process.output)
+        import_graph(tmp_path / "edges.i32", destination.with_name("other"))
+        assert len(list(destination.parent.glob(".graph.*"))) == 1, "a running import must be left alone"
+        process.signal(signal.SIGKILL)
+        process.wait()
     assert not destination.exists()
     assert len(list(destination.parent.glob(".graph.*"))) == 1
     import_graph(tmp_path / "edges.i32", destination)

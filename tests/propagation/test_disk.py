@@ -20,6 +20,7 @@ from polyformer.operators import Operator
 from polyformer.propagation.disk import DiskEngine
 from polyformer.propagation.memory import MemoryEngine
 from polyformer.tokens import open_tokens, write_tokens
+from tests.cli.test_cli import run
 
 
 def random_graph(nodes: int = 500, columns: int = 40, weighted: bool = False) -> Graph:
@@ -158,22 +159,16 @@ def test_estimated_time_grows_with_the_work() -> None:
     assert 0 < seconds(1, True) < seconds(8, True) < seconds(8, False)
 
 
-def run_tokens(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "polyformer", "tokens", str(folder / "graph"), "--engine", "disk"]
-    return subprocess.run(
-        [*command, "--out", str(folder / "t"), "--order", "2", *options], capture_output=True, text=True
-    )
-
-
-def test_command_prints_its_estimates(tmp_path: Path) -> None:
+def test_command_prints_its_estimates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     random_graph().save(tmp_path / "graph")
-    done = run_tokens(tmp_path, "--dtype", "float16")
-    assert done.returncode == 0, done.stderr
-    assert "500 nodes × 3 tokens × 40 features: 117.2 KiB on disk, twice that until they are put tog" in done.stdout
-    assert re.search(r"needs about [\d.]+ MiB of memory and \d+ s", done.stdout)
-    done = run_tokens(tmp_path, "--dtype", "float8")
-    assert done.returncode == 2
-    assert done.stderr.endswith("polyformer: 'dtype' of tokens must be float32 or float16. Got 'float8'.\n")
+    command = ["tokens", tmp_path / "graph", "--engine", "disk", "--out", tmp_path / "t", "--order", 2, "--dtype"]
+    assert run(*command, "float16") == 0
+    output = capsys.readouterr().out
+    assert "500 nodes × 3 tokens × 40 features: 117.2 KiB on disk, twice that until they are put tog" in output
+    assert re.search(r"needs about [\d.]+ MiB of memory and \d+ s", output)
+    assert run(*command, "float8") == 2
+    error = capsys.readouterr().err
+    assert error == "polyformer: 'dtype' of tokens must be float32 or float16. Got 'float8'.\n"
 
 
 @pytest.mark.parametrize("name", ["indptr.npy", "indices.npy", "weights.npy", "features.npy"])

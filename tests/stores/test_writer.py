@@ -4,42 +4,32 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from polyformer.cli import main
 from polyformer.errors import FileCorrupt, InvalidData, OutOfResources, OutputBusy, OutputExists
 from polyformer.graph import Graph
 from polyformer.propagation.disk import DiskEngine
 from polyformer.stores import writer as module
 from polyformer.tokens import open_tokens, write_tokens
+from tests.cli.test_cli import run
+from tests.warm import WarmProcess
 
 ORDER = 3
 NARROW = (6 << 20) + 32_000  # memory for blocks of 8 columns
-SERVER = """
-import os, sys, time
-import polyformer as pf
-from polyformer.propagation.disk import DiskEngine
-from polyformer.tokens import write_tokens
 
-graph, out, memory, basis = pf.Graph.load(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
-for _ in sys.stdin:
-    child = os.fork()  # every process is a fresh one, but the imports are paid for once
-    if child == 0:
-        engine = DiskEngine(memory=memory)
-        write_tokens(graph, out, basis, 3, nodes=range(5, 300), engine=engine, progress=lambda _: time.sleep(0.002))
-        os._exit(0)
-    print(child, flush=True)
-    sys.stdin.readline()  # only then is its number given back
-    os.waitpid(child, 0)
-    print("ended", flush=True)
-"""
+
+def write_slowly(graph: Path, out: Path, memory: int, basis: str) -> None:
+    engine = DiskEngine(memory=memory)
+    nodes = range(5, 300)
+    write_tokens(Graph.load(graph), out, basis, 3, nodes=nodes, engine=engine, progress=lambda _: time.sleep(0.002))
 
 
 def small_graph() -> Graph:
@@ -61,24 +51,17 @@ def test_killed_at_random_moments_and_resumed(tmp_path: Path, basis: str) -> Non
     memory = {"bernstein": NARROW, "optimal": 1 << 25}[basis]  # blocks of 8 columns
     write_tokens(Graph.load(tmp_path / "graph"), tmp_path / "whole", basis, ORDER, nodes=range(5, 300), engine="disk")
     out = tmp_path / "tokens"
-    arguments = [sys.executable, "-c", SERVER, str(tmp_path / "graph"), str(out), str(memory), basis]
     moments, kills = random.Random(0), 0
-    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        while kills < 20:
-            while not out.exists():
-                print(file=server.stdin, flush=True)
-                child = int(server.stdout.readline())
+    while kills < 20:
+        while not out.exists():
+            with WarmProcess(tmp_path / "graph", out, memory, basis, function=write_slowly) as process:
                 time.sleep(moments.uniform(0.0, 0.08 * 1.05**kills))  # ever longer: a slow disk gets on too
-                os.kill(child, signal.SIGKILL)
-                kills += 1
-                print(file=server.stdin, flush=True)
-                assert server.stdout.readline() == "ended\n"
-            (out / "lock").unlink(missing_ok=True)  # left if the kill came after all was done
-            assert same_files(out, tmp_path / "whole")
-            shutil.rmtree(out)
-        server.stdin.close()
+                process.signal(signal.SIGKILL)
+                process.wait()
+            kills += 1
+        (out / "lock").unlink(missing_ok=True)  # left if the kill came after all was done
+        assert same_files(out, tmp_path / "whole")
+        shutil.rmtree(out)
 
 
 def interrupt_after(share: float):
@@ -246,23 +229,20 @@ def test_disk_that_cannot_hold_the_tokens(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
+def run_limited(largest_file: int, *command: str) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+    main(command)
+
+
 def test_full_disk_keeps_what_is_done(tmp_path: Path) -> None:
     """A limit on the size of files stands for a disk that fills up; the same command then goes on."""
-    script = """
-import resource, sys
-import polyformer as pf
-from polyformer.cli import main
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
-main(sys.argv[2:])
-"""
     small_graph().save(tmp_path / "graph")
     command = ["tokens", str(tmp_path / "graph"), "--engine", "disk", "--order", "3", "--out", str(tmp_path / "t")]
-    done = subprocess.run([sys.executable, "-c", script, "300000", *command], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.startswith("polyformer: Could not write tokens to")
-    assert "File too large" in done.stderr
+    with WarmProcess(300_000, *command, function=run_limited) as process:
+        assert process.wait() == 1
+        assert process.errors.startswith("polyformer: Could not write tokens to")
+        assert "File too large" in process.errors
     assert not (tmp_path / "t").exists()
     assert list((tmp_path / ".t.partial").glob("block-*"))
-    done = subprocess.run([sys.executable, "-c", script, "10000000", *command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert run(*command) == 0
     assert len(open_tokens(tmp_path / "t")) == 400

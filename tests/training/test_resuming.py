@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +16,12 @@ from polyformer.datasets import load_dataset
 from polyformer.errors import FileCorrupt, OutputBusy, OutputExists, TrainingInterrupted
 from polyformer.splits import Split
 from polyformer.tasks import Task
+from polyformer.training import loop
 from polyformer.training.checkpoint import Checkpoint
-from polyformer.training.run import execute_run
+from polyformer.training.run import RunRequest, execute_run
 from polyformer.training.run_directory import RunDirectory
-from tests.training.runs import BOARD, FAST, losses, request
+from tests.training.runs import BOARD, losses, request
+from tests.warm import WarmProcess
 
 
 @pytest.mark.parametrize(
@@ -56,29 +54,20 @@ def test_epochs_after_the_checkpoint_are_run_again(tmp_path: Path) -> None:
     assert losses(tmp_path / "run") == losses(tmp_path / "whole")
 
 
+def train_with_every_checkpoint(asked_for: RunRequest, out: Path) -> None:
+    loop.CHECKPOINT_SECONDS = 0.0
+    execute_run(asked_for, out)
+
+
 @pytest.mark.parametrize("epochs", [0, 1, 5])
 def test_killed_at_any_moment_resumes_to_the_same_result(tmp_path: Path, epochs: int) -> None:
     """SIGKILL in the middle of a run that checkpoints after every epoch."""
     settings = {"epochs": 400, "patience": 400}
-    code = (
-        "import sys, json; from pathlib import Path; from polyformer.training import loop;"
-        "loop.CHECKPOINT_SECONDS = 0.0;"
-        "from polyformer.training.run import RunRequest, execute_run;"
-        "print('ready', flush=True);"
-        "execute_run(RunRequest(**json.loads(sys.argv[2])), Path(sys.argv[1]))"
-    )
-    fields = {"data": BOARD, "device": "cpu", "settings": {**FAST, **settings}}
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "run"), json.dumps(fields)], stdout=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    process.stdout.readline()
-    deadline = time.monotonic() + 60
     run = RunDirectory(tmp_path / "run")
-    while time.monotonic() < deadline and (not (run.path / ".lock").exists() or len(run.read_metrics()) < epochs):
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait(30)
+    with WarmProcess(request(settings=settings), run.path, function=train_with_every_checkpoint) as process:
+        process.wait_until(lambda: (run.path / ".lock").exists() and len(run.read_metrics()) >= epochs)
+        process.signal(signal.SIGKILL)
+        process.wait()
     assert epochs <= len(run.read_metrics()) < 400
     # A shorter run with the same seed is a prefix of the long one, so resuming need not run to the end.
     asked = iter([False] * 3 + [True])

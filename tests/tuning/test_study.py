@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from itertools import count
@@ -21,6 +18,7 @@ from polyformer.training.run import RunRequest, execute_run
 from polyformer.tuning import study as studies
 from polyformer.tuning.study import Finished, tune
 from polyformer.tuning.trials import ended_trials, held, next_trial, running_trials, take_back
+from tests.warm import WarmProcess
 
 BOARD = "minefield:width=15,height=12"
 SPACE = {"dropout": [0.0, 0.5], "lr": [0.001, 0.01]}
@@ -51,26 +49,29 @@ def test_trials_of_a_search_that_was_killed_are_tried_again(tmp_path: Path) -> N
     assert ended_trials(study)[-1].params == {"dropout": 0.5, "lr": 0.01}
 
 
+def process_group_ends(leader: int, seconds: float = 30.0) -> None:
+    """Wait until nothing is left of what a killed process had started."""
+    deadline = time.monotonic() + seconds
+    try:
+        while time.monotonic() < deadline:
+            os.killpg(leader, 0)
+            time.sleep(0.05)
+        os.killpg(leader, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    raise AssertionError("a worker outlived the search")
+
+
 def test_workers_of_a_search_that_was_killed_end_too(tmp_path: Path) -> None:
     journal = tmp_path / "s.journal"
     options = ["--model", "mlp", "--set=epochs=1000000", "--set=patience=1000000", "--workers=1"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "polyformer", "tune", BOARD, "--study", str(journal), *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        deadline = time.monotonic() + 90
-        while time.monotonic() < deadline and not (journal.exists() and running_trials(studies._open(journal))):
-            time.sleep(0.2)
+    with WarmProcess("tune", BOARD, "--study", journal, *options, own_session=True) as process:
+        process.wait_until(lambda: journal.exists() and bool(running_trials(studies._open(journal))))
         with pytest.raises(OutputBusy, match=r"Another process is working on the study '.*s\.journal'\. Wait for it"):
             tune(request(), SPACE, journal, trials=1)
-        process.kill()
-        process.communicate(timeout=30)  # what it wrote to is closed once all who shared it have ended
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        process.signal(signal.SIGKILL)
+        process.wait()
+        process_group_ends(process.pid)
     with held(journal):
         assert len(running_trials(studies._open(journal))) == 1
 
