@@ -2,39 +2,105 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALLED := $(VENV)/.installed
+INSTALL := $(BIN)/python tools/install.py -c constraints.txt
+NATIVE := src/polyformer/native
 
-.PHONY: run test bench results lint install clean
+# Each step leaves a stamp; it is taken again when something that it depends on is newer than the stamp.
+BUILD := $(VENV)/.build-tools
+RUNTIME := $(VENV)/.runtime
+DEVELOPMENT := $(VENV)/.development
+KERNEL := $(VENV)/.kernel
+PACKAGE := $(VENV)/.package
+
+.PHONY: run test bench results lint browser install install-dev kernel test-lowest clean
+.DELETE_ON_ERROR:
 
 # Train on the generated Minesweeper board and print what it reached.
 run: install
 	$(BIN)/polyformer train
 
 # Everything that CI runs.
-test: install lint
+test: install-dev lint browser
 	POLYFORMER_KERNEL=native $(BIN)/python -c "from polyformer.native import kernel_name; assert kernel_name() == 'native'"
 	$(BIN)/python -m pytest --cov=polyformer --cov-report=term-missing:skip-covered $(PYTEST_ARGS)
 
 # Ratios against scipy, torch and a literal implementation, growth, scores, large graphs; an hour or more.
-bench: install
+bench: install-dev
 	$(BIN)/python -m benchmarks
 
 # The page of all tables, from the records under results/.
-results: install
+results: install-dev
 	$(BIN)/polyformer reproduce --page docs/results.md
 
-lint: install
+lint: install-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-install: $(INSTALLED)
+# What running needs: the package and the extra `report`. The kernel is compiled while packages are being installed.
+install:
+	@$(MAKE) --no-print-directory --jobs=2 $(RUNTIME) $(KERNEL) $(PACKAGE)
 
-$(INSTALLED): pyproject.toml setup.py constraints.txt $(wildcard src/polyformer/native/*.cpp src/polyformer/native/*.h)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".[dev]"
+# What tests, lint and benchmarks need besides: the extra `dev`.
+install-dev:
+	@$(MAKE) --no-print-directory --jobs=2 $(DEVELOPMENT) $(KERNEL) $(PACKAGE)
+
+# The native kernel alone, after a change of its sources.
+kernel: $(KERNEL)
+
+$(BIN)/python:
+	@$(PYTHON) -c "import sys; sys.version_info >= (3, 11) or sys.exit('polyformer needs Python 3.11 or newer. Got ' + sys.version.split()[0] + '. Name a newer one: make PYTHON=python3.12')"
+	$(PYTHON) -m venv $(VENV)
+
+$(BUILD): constraints.txt tools/install.py | $(BIN)/python
+	$(INSTALL) setuptools
 	touch $@
 
+$(RUNTIME): pyproject.toml constraints.txt $(wildcard tools/*.py) | $(BUILD)
+	$(BIN)/python tools/requirements.py report > $(VENV)/requirements.txt
+	$(INSTALL) -r $(VENV)/requirements.txt
+	touch $@
+
+$(DEVELOPMENT): $(RUNTIME)
+	$(BIN)/python tools/requirements.py dev > $(VENV)/requirements-dev.txt
+	$(INSTALL) -r $(VENV)/requirements-dev.txt
+	touch $@
+
+$(KERNEL): setup.py $(wildcard $(NATIVE)/*.cpp $(NATIVE)/*.h) | $(BUILD)
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	touch $@
+
+$(PACKAGE): pyproject.toml setup.py | $(RUNTIME) $(KERNEL)
+	$(INSTALL) --no-deps --no-build-isolation -e .
+	touch $@
+
+# Tests of the report drive a headless Chromium. This installs Debian's packages for it where that is possible, and says
+# why not where it is not; then these tests skip.
+browser:
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then \
+	    echo "browser: Chromium is installed."; \
+	elif ! command -v apt-get >/dev/null; then \
+	    echo "browser: not installed, because there is no apt-get here. Install chromium and chromedriver for the tests of the report."; \
+	elif [ "$$(id -u)" != 0 ]; then \
+	    echo "browser: not installed, because that needs root. Run: sudo apt-get install chromium chromium-driver"; \
+	else \
+	    echo "browser: apt-get installs chromium and chromium-driver for the tests of the report."; \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium chromium-driver >/dev/null \
+	        || echo "browser: apt-get could not install Chromium; the tests that need it will skip."; \
+	fi
+
+# Every verb with the lowest versions that pyproject.toml admits, in an environment of their own, and all other packages
+# as constraints.txt pins them. torch too stays as pinned: PyPI has its older versions with CUDA only, gigabytes large.
+# `make test-lowest KEEP=` takes the lowest torch all the same.
+LOWEST := .venv-lowest
+KEEP ?= --keep torch
+test-lowest:
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python tools/requirements.py dev > $(LOWEST)/requirements.txt
+	$(LOWEST)/bin/python tools/requirements.py --lowest $(KEEP) dev > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python tools/install.py -c $(LOWEST)/constraints.txt -r $(LOWEST)/requirements.txt
+	$(LOWEST)/bin/python tools/install.py --no-deps --no-build-isolation -e .
+	$(LOWEST)/bin/python -m pytest $(or $(PYTEST_ARGS),tests/smoke)
+
 clean:
-	rm -rf $(VENV) build src/*.egg-info src/polyformer/native/*.so
+	rm -rf $(VENV) $(LOWEST) build src/*.egg-info $(NATIVE)/*.so

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from polyformer import __version__
 from polyformer.cli import main
 from polyformer.datasets import load_dataset
 from polyformer.graph import Graph
@@ -158,7 +159,7 @@ def test_regression_on_ones_own_graph(tmp_path: Path) -> None:
         (["models"], ["polyformer"]),
         (["models", "polyformer"], ["attention_dropout", "batch_size", "patience"]),
         (["bases"], ["bernstein", "optimal", "jacobi", "T_k(λ - 1)"]),
-        (["--version"], ["polyformer 0.1.0"]),
+        (["--version"], [f"polyformer {__version__}\n"]),
     ],
 )
 def test_lists(arguments: list[str], expected: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,39 +1,25 @@
-"""A headless Chromium, installed if it can be; tests that need it skip elsewhere."""
+"""A headless Chromium; tests that need it skip where there is none (``make browser`` installs it)."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 
-def _install() -> str | None:
-    """Have Debian's Chromium and its driver; returns why not."""
-    if shutil.which("chromium") and shutil.which("chromedriver"):
-        return None
-    if os.name != "posix" or not shutil.which("apt-get") or os.geteuid() != 0:
-        return "Chromium and chromedriver are not installed, and this user cannot install them"
-    command = ["apt-get", "install", "-y", "-qq", "chromium", "chromium-driver"]
-    unasked = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(command, capture_output=True, text=True, env=unasked)
-    return None if done.returncode == 0 else f"Chromium could not be installed: {done.stderr.strip()[-200:]}"
-
-
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     webdriver = pytest.importorskip("selenium.webdriver")
-    reason = _install()
-    if reason is not None:
-        pytest.skip(reason)
+    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or chromedriver is None:
+        pytest.skip("chromium and chromedriver are not both installed. Install them with: make browser")
     options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or ""
+    options.binary_location = chromium
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
     yield driver
     driver.quit()

@@ -1,67 +1,22 @@
 // The core of PolyAttn, forward and backward, for the K+1 tokens of each node: far too small for a matrix library, and
 // small enough to stay in registers and first-level cache. The body, in attention_body.h, is compiled once per
-// instruction set and chosen at run time.
+// instruction set, in attention_plain.cpp and attention_avx2.cpp, and chosen here at run time.
+
+#include "attention.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <cstring>
 #include <vector>
-
-#include "targets.h"
 
 namespace {
 
-constexpr int64_t kNodesPerTask = 32;
-
-struct Attention {
-    int64_t nodes;
-    int heads, tokens, head_width, value_width;
-    const float* query;  // query and key of token t of node b: at t * token_stride + b * node_stride
-    const float* key;
-    int64_t node_stride, token_stride;
-    const float* values;  // (nodes, tokens, heads * value_width)
-    const float* bias;    // (heads, tokens): beta_j / (j+1)^r
-    float factor;
-    uint32_t seed, threshold;  // a score is dropped if its hash is below the threshold
-    float keep;                // 1 / (1 - p)
-    float* scores;             // (nodes, heads, tokens, padded): tanh values, kept for the backward pass
-    float* out;                // (nodes, tokens, heads * value_width)
-    const float* out_grad;
-    float* query_grad;  // laid out as query and key
-    float* key_grad;
-    float* values_grad;
-    float* bias_grad;  // (tasks, heads, tokens): partial sums
-};
-
-using NodeFunction = void (*)(const Attention&, int64_t, int64_t, float*);
-
-namespace plain {
-#include "attention_body.h"
-}
-
+const AttentionFunctions& functions() {
 #if WIDE_TARGETS
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-namespace avx2 {
-#include "attention_body.h"
-}
-#pragma GCC pop_options
+    if (has_avx2()) return kAttentionAvx2;
 #endif
-
-#if WIDE_TARGETS
-#define CHOOSE(name) (has_avx2() ? avx2::name : plain::name)
-#else
-#define CHOOSE(name) plain::name
-#endif
-
-template <bool Forward>
-NodeFunction choose(const Attention& p, int padded) {
-    return CHOOSE(choose<Forward>)(p, padded);
+    return kAttentionPlain;
 }
 
-template <bool Forward>
-int run(const Attention& p, int padded, int threads) {
-    const NodeFunction function = choose<Forward>(p, padded);
+int run(const Attention& p, NodeFunction function, int padded, int threads) {
     if (!function || p.tokens > padded) return 1;
     const int64_t tasks = (p.nodes + kNodesPerTask - 1) / kNodesPerTask;
 #pragma omp parallel num_threads(threads)
@@ -88,7 +43,7 @@ int polyformer_attention_forward(int64_t nodes, int heads, int tokens, int padde
     p.query = query, p.key = key, p.node_stride = node_stride, p.token_stride = token_stride;
     p.values = values, p.bias = bias, p.factor = factor, p.seed = seed, p.threshold = threshold, p.keep = keep;
     p.scores = scores, p.out = out;
-    return run<true>(p, padded, threads);
+    return run(p, functions().choose_forward(p, padded), padded, threads);
 }
 
 int polyformer_attention_backward(int64_t nodes, int heads, int tokens, int padded, int head_width, int value_width,
@@ -106,7 +61,7 @@ int polyformer_attention_backward(int64_t nodes, int heads, int tokens, int padd
     const int64_t tasks = (nodes + kNodesPerTask - 1) / kNodesPerTask;
     std::vector<float> partial(static_cast<size_t>(tasks) * heads * tokens, 0.0f);
     p.bias_grad = partial.data();
-    const int failed = run<false>(p, padded, threads);
+    const int failed = run(p, functions().choose_backward(p, padded), padded, threads);
     std::fill(bias_grad, bias_grad + heads * tokens, 0.0f);
     for (int64_t task = 0; task < tasks; ++task)
         for (int i = 0; i < heads * tokens; ++i) bias_grad[i] += partial[static_cast<size_t>(task) * heads * tokens + i];
@@ -116,7 +71,7 @@ int polyformer_attention_backward(int64_t nodes, int heads, int tokens, int padd
 // out = residual + x * mask / (1 - p); the mask of position i is a hash of i and the seed.
 void polyformer_dropout(int64_t count, const float* x, const float* residual, uint32_t seed, uint32_t threshold,
                         float keep, float* out, int threads) {
-    const auto function = CHOOSE(dropout);
+    const auto function = functions().dropout;
     constexpr int64_t kPerTask = 1 << 15;
     const int64_t tasks = (count + kPerTask - 1) / kPerTask;
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -126,7 +81,7 @@ void polyformer_dropout(int64_t count, const float* x, const float* residual, ui
 
 // In place on x (groups, rows, width) with bias (groups, width).
 void polyformer_bias_relu(int64_t groups, int64_t rows, int64_t width, const float* bias, float* x, int threads) {
-    const auto function = CHOOSE(bias_relu);
+    const auto function = functions().bias_relu;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int64_t group = 0; group < groups; ++group)
         function(rows, width, bias + group * width, x + group * rows * width);
@@ -134,7 +89,7 @@ void polyformer_bias_relu(int64_t groups, int64_t rows, int64_t width, const flo
 
 void polyformer_bias_relu_backward(int64_t groups, int64_t rows, int64_t width, const float* out, const float* grad,
                                    float* x_grad, float* bias_grad, int threads) {
-    const auto function = CHOOSE(bias_relu_backward);
+    const auto function = functions().bias_relu_backward;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int64_t group = 0; group < groups; ++group) {
         const int64_t start = group * rows * width;

@@ -1,4 +1,4 @@
-// Included by attention.cpp once per instruction set, inside a namespace of its own: no include guard.
+// Included once per instruction set, by attention_plain.cpp and attention_avx2.cpp.
 //
 // Dropout masks are hashes of a seed and a position, so the backward pass makes them again instead of reading them. Every
 // node is one thread's, and sums over nodes are cut at fixed nodes, so results do not depend on the number of threads.

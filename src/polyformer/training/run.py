@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from polyformer import __version__
 from polyformer.errors import FileCorrupt, InvalidParameter, TrainingDiverged, TrainingInterrupted
 from polyformer.files import finite
 from polyformer.machine import peak_memory, usable_memory
@@ -57,9 +58,8 @@ LOST_SECONDS = 10.0
 
 def versions() -> dict[str, str]:
     """Of what a result depends on; ``source`` tells this package's own code, which changes between versions."""
-    packages = ("polyformer", "torch", "numpy", "scipy")
-    known = {name: importlib.metadata.version(name) for name in packages}
-    return {"python": platform.python_version(), **known, "source": _source_digest()}
+    others = {name: importlib.metadata.version(name) for name in ("torch", "numpy", "scipy")}
+    return {"python": platform.python_version(), "polyformer": __version__, **others, "source": _source_digest()}
 
 
 @cache
