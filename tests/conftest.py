@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from polyformer.cluster import connected
 from polyformer.graph import Graph
 from tests.ray_cluster import loopback_only, small_cluster
 from tests.training.team import Team
+from tests.warm import WARM
 
 
 def _random(seed: int, nodes: int, edges: int, isolated: int = 0, weighted: bool = False) -> Graph:
@@ -48,6 +50,22 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
 }
 
 
+SHARED = {"ray_cluster": "ray", "two": "team", "three": "team", "browser": "browser"}
+"""Fixtures of the whole session that are dear, and which tests share one."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share a cluster, a team of processes or a browser run in one process; all of them are slow."""
+    for item in items:
+        groups = [SHARED[name] for name in getattr(item, "fixturenames", ()) if name in SHARED]
+        if item.get_closest_marker("ray") is not None:
+            groups = ["ray"]
+        if groups:
+            item.add_marker(pytest.mark.xdist_group(groups[0]))
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Tests on Ray, their fixtures included, know no network but loopback."""
@@ -61,6 +79,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def one_thread() -> None:
     """The models of the tests are tiny: a second thread would only wait for the first."""
     torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that tests start
+
+
+@pytest.fixture
+def warm_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workers of a search are forked from a process that has imported torch, instead of importing it each."""
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _: WARM)
 
 
 @pytest.fixture(params=GRAPHS)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["WarmProcess"]
+__all__ = ["WARM", "WarmProcess"]
 
 _IMPORTS = [
     "__main__",
@@ -32,10 +32,12 @@ _IMPORTS = [
     "polyformer.training.run",
     "polyformer.propagation.disk",
     "polyformer.experiments.runner",
-    "tests",
+    "polyformer.tuning.study",
+    "tests.training.test_distributed",
 ]
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(_IMPORTS)
+WARM = multiprocessing.get_context("forkserver")
+"""Starts processes as :mod:`multiprocessing` does, forked from one that has imported what they need."""
+WARM.set_forkserver_preload(_IMPORTS)
 
 
 class WarmProcess:
@@ -53,7 +55,7 @@ class WarmProcess:
         for path in self.paths:
             path.touch()
         work = (arguments, function, own_session, self.paths, dict(os.environ), os.getcwd())
-        self._process = _context.Process(target=_work, args=work)
+        self._process = WARM.Process(target=_work, args=work)
         self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid

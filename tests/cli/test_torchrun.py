@@ -23,6 +23,8 @@ from polyformer.training.run import load_task
 from polyformer.training.run_directory import RunDirectory
 from tests.training.test_distributed import BOARD, FAST, assert_same_run, metrics, request, train
 
+pytestmark = pytest.mark.slow
+
 
 def _free_port() -> int:
     with socket.socket() as free:

@@ -12,6 +12,8 @@ import pytest
 from polyformer.tuning import study as studies
 from tests.cli.test_cli import run
 
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm_workers")]
+
 BOARD = "minefield:width=15,height=12"
 SMALL = ["--model", "mlp", "--set", "epochs=3", "--set", "hidden_channels=8", "--workers", "1"]
 

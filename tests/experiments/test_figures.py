@@ -18,6 +18,8 @@ from polyformer.experiments.runner import run_jobs
 from polyformer.reports.findings import learned_filters
 from tests.cli.test_cli import run
 
+pytestmark = pytest.mark.slow
+
 PLAN = """
 note = "made for a test"
 datasets = ["minefield"]

@@ -25,6 +25,8 @@ from polyformer.training.run_directory import RunDirectory
 from tests.cli.test_cli import run
 from tests.warm import WarmProcess
 
+pytestmark = pytest.mark.slow
+
 PLAN = """
 note = "made for a test"
 datasets = ["minefield"]

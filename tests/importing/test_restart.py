@@ -15,6 +15,8 @@ from polyformer.importing import import_graph
 from polyformer.tasks import Task
 from tests.warm import WarmProcess
 
+pytestmark = pytest.mark.slow
+
 
 def import_slowly(source: Path, destination: Path, slow_stage: str) -> None:
     """Print the stages as they come, and stay at one of them."""

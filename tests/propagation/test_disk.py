@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -42,79 +37,6 @@ def test_agrees_with_the_memory_engine_on_real_graphs(name: str, data_root: Path
         write_tokens(mapped, tmp_path / type(engine).__name__, "chebyshev", 6, nodes=nodes, engine=engine)
     one, other = (open_tokens(tmp_path / kind)[:] for kind in ("MemoryEngine", "DiskEngine"))
     assert float((one - other).abs().max()) <= 1e-6 * float(one.abs().max())
-
-
-NODES, COLUMNS = 300_000, 2048
-LIMIT = 1 << 30
-
-
-@pytest.fixture
-def control_group() -> Iterator[Path | None]:
-    """A control group whose limit counts the page cache too; None where none can be made."""
-    group = Path(f"/sys/fs/cgroup/memory/polyformer-test-{os.getpid()}")
-    try:
-        group.mkdir()
-    except OSError:
-        yield None
-        return
-    try:
-        (group / "memory.limit_in_bytes").write_text(str(LIMIT))
-        yield group
-    finally:
-        group.rmdir()
-
-
-@pytest.fixture
-def wide_graph(tmp_path: Path) -> Iterator[Path]:
-    """A ring of 300,000 nodes with 2,048 float32 columns, 2.4 GB, written in pieces and removed at the end."""
-    folder, step = tmp_path / "wide", 3000
-    here = np.arange(NODES)
-    Graph(np.stack([here, (here + 1) % NODES]), np.zeros((NODES, 1), np.float32)).save(folder)
-    features = np.lib.format.open_memmap(folder / "features.npy", "w+", np.float32, (NODES, COLUMNS))
-    del features  # a file of that size, zeros so far
-    with (folder / "features.npy").open("r+b") as file:
-        file.seek(-4 * NODES * COLUMNS, 2)
-        for start in range(0, NODES, step):
-            file.write(wide_rows(np.arange(start, start + step)).data)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "num_features": COLUMNS, "samples": {}}))
-    yield folder
-    (folder / "features.npy").unlink()
-
-
-def wide_rows(nodes: np.ndarray) -> np.ndarray:
-    """(n, 2048): numbers in [0, 1) that differ from node to node and from column to column."""
-    mixed = nodes[:, None].astype(np.uint32) * np.uint32(2654435761) + np.arange(COLUMNS, dtype=np.uint32) * 40503
-    return (mixed >> np.uint32(8)).astype(np.float32) / np.float32(1 << 24)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the limit and the high-water mark are Linux's")
-def test_features_larger_than_memory(wide_graph: Path, control_group: Path | None, tmp_path: Path) -> None:
-    """2.4 GB of features within 1 GiB: under a control group that counts the page cache, else by resident memory."""
-    nodes = np.array([0, 7, 123_456, NODES - 1])
-    np.save(tmp_path / "nodes.npy", nodes)
-    script = """
-import re, sys
-from pathlib import Path
-from polyformer.cli import main
-try:
-    main(sys.argv[1:])
-finally:
-    print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-"""
-    command = ["tokens", str(wide_graph), "--engine", "disk", "--memory", "900MiB", "--order", "1"]
-    command += ["--nodes", str(tmp_path / "nodes.npy"), "--out", str(tmp_path / "t")]
-    enter = "" if control_group is None else f"echo $$ > {control_group}/cgroup.procs && "
-    arguments = ["sh", "-c", f'{enter}exec "$@"', "sh", sys.executable, "-c", script, *command]
-    done = subprocess.run(arguments, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert 1024 * int(done.stdout.split()[-1]) < LIMIT
-    if control_group is not None:
-        assert int((control_group / "memory.max_usage_in_bytes").read_text()) <= LIMIT
-    tokens = open_tokens(tmp_path / "t")[:].numpy()
-    assert np.array_equal(tokens[:, 0], wide_rows(nodes))
-    neighbours = wide_rows((nodes - 1) % NODES) + wide_rows((nodes + 1) % NODES)
-    assert np.allclose(tokens[:, 1], -neighbours / 2, atol=1e-6)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -22,6 +22,8 @@ from polyformer.tokens import open_tokens, write_tokens
 from tests.cli.test_cli import run
 from tests.warm import WarmProcess
 
+pytestmark = pytest.mark.slow
+
 ORDER = 3
 NARROW = (6 << 20) + 32_000  # memory for blocks of 8 columns
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable
 from datetime import timedelta
@@ -14,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from polyformer.training.distributed import ProcessGroup
+from tests.warm import WARM
 
 SECONDS = 120.0
 
@@ -22,11 +22,10 @@ class Team:
     """``count`` workers; :meth:`run` calls a function of a module, with a :class:`ProcessGroup` first, in each."""
 
     def __init__(self, count: int, folder: Path) -> None:
-        context = multiprocessing.get_context("spawn")
         self.pipes, self.processes = [], []
         for rank in range(count):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(rank, count, str(folder / "store"), theirs), daemon=True)
+            ours, theirs = WARM.Pipe()
+            process = WARM.Process(target=_serve, args=(rank, count, str(folder / "store"), theirs), daemon=True)
             process.start()
             theirs.close()
             self.pipes.append(ours)

@@ -23,6 +23,8 @@ from polyformer.training.run_directory import RunDirectory
 from tests.training.runs import BOARD, losses, request
 from tests.warm import WarmProcess
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("stop_after", "settings"),

@@ -20,6 +20,8 @@ from polyformer.tuning.study import Finished, tune
 from polyformer.tuning.trials import ended_trials, held, next_trial, running_trials, take_back
 from tests.warm import WarmProcess
 
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm_workers")]
+
 BOARD = "minefield:width=15,height=12"
 SPACE = {"dropout": [0.0, 0.5], "lr": [0.001, 0.01]}
 

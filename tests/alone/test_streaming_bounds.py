@@ -17,6 +17,8 @@ from polyformer.splits import Split
 from polyformer.tasks import Task
 from polyformer.tokens import token_bytes, write_tokens
 
+pytestmark = pytest.mark.slow
+
 NUM_NODES, WIDTH, ORDER = 50_000, 512, 4
 SCRIPT = """
 import ctypes, json, mmap, re, sys

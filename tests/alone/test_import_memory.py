@@ -14,6 +14,8 @@ import pytest
 
 from polyformer.graph import Graph
 
+pytestmark = pytest.mark.slow
+
 NUM_EDGES = 5_000_000
 NUM_NODES = 1_000_000
 SCRIPT = """

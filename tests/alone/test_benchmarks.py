@@ -15,7 +15,10 @@ from polyformer.datasets import load_dataset
 from polyformer.graph import Graph
 from polyformer.native import kernel_name
 
-pytestmark = pytest.mark.skipif(kernel_name() != "native", reason="the native kernel is not built")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(kernel_name() != "native", reason="the native kernel is not built"),
+]
 
 SETTINGS = {
     "basis": "chebyshev",
@@ -44,7 +47,7 @@ def random_graph(nodes: int, columns: int) -> Graph:
 
 
 def test_tokens_beat_scipy_and_torch() -> None:
-    graph = random_graph(60_000, 64)
+    graph = random_graph(30_000, 64)
     best = best_times(contenders(graph), repeats=3, output_bytes=4 * graph.num_nodes * 11 * 64)
     assert best["scipy CSR"] / best["ours"] > 1.5
     assert best["torch COO"] / best["ours"] > 2

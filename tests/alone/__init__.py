@@ -1,0 +1,1 @@
+"""Tests that measure time or memory: they run after all others, one at a time."""
