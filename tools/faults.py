@@ -4,8 +4,8 @@
     .venv/bin/python tools/faults.py --count 120 --out faults.json
 
 Faults are drawn with a seed over the lines of ``src/`` that compute something: a comparison, a sign, a constant or a
-condition changes, two arguments swap places, a call is left out. ``tools/faults.toml`` adds faults chosen by hand. A fault
-is planted in a copy of the tree, where the tests that run its line are run until the first one fails.
+condition changes, two arguments swap places, a call is left out. ``tools/faults.toml`` adds faults chosen by hand. A
+fault is planted in a copy of the tree, where the tests that run its line are run until the first one fails.
 """
 
 from __future__ import annotations
@@ -156,6 +156,9 @@ def by_hand(root: Path, path: Path) -> list[Fault]:
         line = text[: text.index(entry["old"])].count("\n") + 1
         faults.append(Fault(entry["file"], line, entry["kind"], entry["old"], entry["new"]))
     return faults
+
+
+_NOT_COPIED = (".git", ".venv*", "results", "runs", "build", "images", "*.pyc")
 
 
 class Coverage:
