@@ -12,7 +12,7 @@ DEVELOPMENT := $(VENV)/.development
 KERNEL := $(VENV)/.kernel
 PACKAGE := $(VENV)/.package
 
-.PHONY: run test bench results lint browser install install-dev kernel test-lowest clean
+.PHONY: run test bench results lint browser install install-dev installed installed-dev kernel test-lowest clean
 .DELETE_ON_ERROR:
 
 # Train on the generated Minesweeper board and print what it reached.
@@ -39,11 +39,17 @@ lint: install-dev
 
 # What running needs: the package and the extra `report`. The kernel is compiled while packages are being installed.
 install:
-	@$(MAKE) --no-print-directory --jobs=2 $(RUNTIME) $(KERNEL) $(PACKAGE)
+	@$(MAKE) --no-print-directory --jobs=2 installed
 
 # What tests, lint and benchmarks need besides: the extra `dev`.
 install-dev:
-	@$(MAKE) --no-print-directory --jobs=2 $(DEVELOPMENT) $(KERNEL) $(PACKAGE)
+	@$(MAKE) --no-print-directory --jobs=2 installed-dev
+
+installed: $(RUNTIME) $(KERNEL) $(PACKAGE)
+	@:
+
+installed-dev: installed $(DEVELOPMENT)
+	@:
 
 # The native kernel alone, after a change of its sources.
 kernel: $(KERNEL)
