@@ -51,6 +51,7 @@ class BuildKernel(build_ext):
             objects = [name for names in pool.map(compile_source, ext.sources) for name in names]
         linked = copy.copy(ext)
         linked.sources, linked.extra_objects = [], objects
+        linked.depends = objects  # linked again when an object is newer than the library
         linked.extra_link_args = [flag for flag in flags if flag == "-fopenmp"]
         super().build_extension(linked)
 
