@@ -97,13 +97,11 @@ browser:
 
 # Every verb with the lowest versions that pyproject.toml admits, in an environment of their own, and all other packages
 # as constraints.txt pins them. torch too stays as pinned: PyPI has its older versions with CUDA only, gigabytes large.
-# `make test-lowest KEEP=` takes the lowest torch all the same.
 LOWEST := .venv-lowest
-KEEP ?= --keep torch
 test-lowest:
 	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python tools/requirements.py dev > $(LOWEST)/requirements.txt
-	$(LOWEST)/bin/python tools/requirements.py --lowest $(KEEP) dev > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python tools/requirements.py --lowest --keep torch dev > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python tools/install.py -c $(LOWEST)/constraints.txt -r $(LOWEST)/requirements.txt
 	$(LOWEST)/bin/python tools/install.py --no-deps --no-build-isolation -e .
 	$(LOWEST)/bin/python -m pytest $(or $(PYTEST_ARGS),tests/smoke)
