@@ -7,7 +7,6 @@ import pytest
 from tools import install
 from tools.requirements import BOUNDED, ROOT, lowest, normalised, requirements
 
-
 PINS = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line]
 
 
