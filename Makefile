@@ -12,7 +12,7 @@ DEVELOPMENT := $(VENV)/.development
 KERNEL := $(VENV)/.kernel
 PACKAGE := $(VENV)/.package
 
-.PHONY: run test bench results lint browser install install-dev kernel test-lowest clean
+.PHONY: run test bench results lint browser install install-dev installed installed-dev kernel test-lowest clean
 .DELETE_ON_ERROR:
 
 # Train on the generated Minesweeper board and print what it reached.
@@ -39,11 +39,17 @@ lint: install-dev
 
 # What running needs: the package and the extra `report`. The kernel is compiled while packages are being installed.
 install:
-	@$(MAKE) --no-print-directory --jobs=2 $(RUNTIME) $(KERNEL) $(PACKAGE)
+	@$(MAKE) --no-print-directory --jobs=2 installed
 
 # What tests, lint and benchmarks need besides: the extra `dev`.
 install-dev:
-	@$(MAKE) --no-print-directory --jobs=2 $(DEVELOPMENT) $(KERNEL) $(PACKAGE)
+	@$(MAKE) --no-print-directory --jobs=2 installed-dev
+
+installed: $(RUNTIME) $(KERNEL) $(PACKAGE)
+	@:
+
+installed-dev: installed $(DEVELOPMENT)
+	@:
 
 # The native kernel alone, after a change of its sources.
 kernel: $(KERNEL)
@@ -91,13 +97,11 @@ browser:
 
 # Every verb with the lowest versions that pyproject.toml admits, in an environment of their own, and all other packages
 # as constraints.txt pins them. torch too stays as pinned: PyPI has its older versions with CUDA only, gigabytes large.
-# `make test-lowest KEEP=` takes the lowest torch all the same.
 LOWEST := .venv-lowest
-KEEP ?= --keep torch
 test-lowest:
 	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python tools/requirements.py dev > $(LOWEST)/requirements.txt
-	$(LOWEST)/bin/python tools/requirements.py --lowest $(KEEP) dev > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python tools/requirements.py --lowest --keep torch dev > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python tools/install.py -c $(LOWEST)/constraints.txt -r $(LOWEST)/requirements.txt
 	$(LOWEST)/bin/python tools/install.py --no-deps --no-build-isolation -e .
 	$(LOWEST)/bin/python -m pytest $(or $(PYTEST_ARGS),tests/smoke)

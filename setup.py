@@ -9,7 +9,8 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-FLAGS = ["-O3", "-std=c++17", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"]
+# -Wno-psabi: vectors are passed between functions of one file only, so how they are passed concerns nobody else.
+FLAGS = ["-O3", "-std=c++17", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
 NATIVE = Path("src/polyformer/native")
 SLOWEST_FIRST = ["attention_avx2", "attention_plain", "recurrence", "sparse", "synthetic", "attention"]
 
@@ -50,6 +51,7 @@ class BuildKernel(build_ext):
             objects = [name for names in pool.map(compile_source, ext.sources) for name in names]
         linked = copy.copy(ext)
         linked.sources, linked.extra_objects = [], objects
+        linked.depends = objects  # linked again when an object is newer than the library
         linked.extra_link_args = [flag for flag in flags if flag == "-fopenmp"]
         super().build_extension(linked)
 
