@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python tools/install.py -c constraints.txt
 NATIVE := src/polyformer/native
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadgroup
+FLOOR := 90
 
 # Each step leaves a stamp; it is taken again when something that it depends on is newer than the stamp.
 BUILD := $(VENV)/.build-tools
@@ -12,17 +14,30 @@ DEVELOPMENT := $(VENV)/.development
 KERNEL := $(VENV)/.kernel
 PACKAGE := $(VENV)/.package
 
-.PHONY: run test bench results lint browser install install-dev installed installed-dev kernel test-lowest clean
+.PHONY: run test test-quick coverage check-results bench results lint browser install install-dev installed installed-dev kernel test-lowest clean
 .DELETE_ON_ERROR:
 
 # Train on the generated Minesweeper board and print what it reached.
 run: install
 	$(BIN)/polyformer train
 
-# Everything that CI runs.
+# Everything that CI runs: lint, types, and every law on all cores; then what measures time or memory, alone.
 test: install-dev lint browser
 	POLYFORMER_KERNEL=native $(BIN)/python -c "from polyformer.native import kernel_name; assert kernel_name() == 'native'"
-	$(BIN)/python -m pytest --cov=polyformer --cov-report=term-missing:skip-covered $(PYTEST_ARGS)
+	$(PYTEST) --ignore tests/alone $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/alone
+
+# For the inner loop: what starts no process, no cluster and no browser.
+test-quick: install-dev
+	$(PYTEST) --ignore tests/alone -m "not slow" -q $(PYTEST_ARGS)
+
+# Which lines the tests run, and which tests run each line (tools/faults.py reads that).
+coverage: install-dev browser
+	$(PYTEST) --ignore tests/alone --cov=polyformer --cov-context=test --cov-report=term-missing:skip-covered --cov-fail-under=$(FLOOR) $(PYTEST_ARGS)
+
+# The page of results against the records under results/, and every gap explained.
+check-results: install-dev
+	$(BIN)/python -m pytest checks
 
 # Ratios against scipy, torch and a literal implementation, growth, scores, large graphs; an hour or more.
 bench: install-dev
@@ -74,7 +89,7 @@ $(DEVELOPMENT): $(RUNTIME)
 
 $(KERNEL): setup.py $(wildcard $(NATIVE)/*.cpp $(NATIVE)/*.h) | $(BUILD)
 	$(BIN)/python setup.py --quiet build_ext --inplace
-	touch $@
+	@if ls $(NATIVE)/*.so >/dev/null 2>&1; then touch $@; fi  # without a compiler there is none: tried again next time
 
 $(PACKAGE): pyproject.toml setup.py | $(RUNTIME) $(KERNEL)
 	$(INSTALL) --no-deps --no-build-isolation -e .
