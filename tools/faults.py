@@ -15,6 +15,7 @@ import ast
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -158,6 +159,9 @@ def by_hand(root: Path, path: Path) -> list[Fault]:
     return faults
 
 
+_CONTEXT = re.compile(r"(@\w+)?\|\w+$")
+"""What the name of a context has after the test: the group that xdist kept it in, and the phase."""
+
 _NOT_COPIED = (".git", ".venv*", "results", "runs", "build", "images", "*.pyc")
 
 
@@ -182,7 +186,10 @@ class Coverage:
         contexts = self.lines.get(fault.file.removeprefix("src/"), {})
         running = {test for test in contexts.get(fault.line, []) if test}
         ordered = sorted(running, key=lambda test: (self.extent[test], test))
-        return list(dict.fromkeys(test.rpartition("|")[0] for test in ordered))
+        return list(dict.fromkeys(_CONTEXT.sub("", test) for test in ordered))
+
+
+_NOT_FOUND = 4  # pytest's code for arguments that name no test
 
 
 def judge(fault: Fault, root: Path, tests: list[str], seconds: float) -> tuple[str, float]:
@@ -202,7 +209,9 @@ def judge(fault: Fault, root: Path, tests: list[str], seconds: float) -> tuple[s
         while time.monotonic() - started < seconds:
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid:
-                return "caught" if status else "missed", time.monotonic() - started
+                code = os.waitstatus_to_exitcode(status)
+                assert code != _NOT_FOUND, f"a test is not there: {(copy / 'log').read_text()[-500:]}"
+                return "caught" if code else "missed", time.monotonic() - started
             time.sleep(0.05)
         os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -248,7 +257,7 @@ def main() -> int:
         outcome, seconds = judge(fault, root, tests, options.seconds) if tests else ("unrun", 0.0)
         verdicts.append({"fault": asdict(fault), "outcome": outcome, "tests": len(tests), "seconds": round(seconds, 1)})
         options.out.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False))
-        change = f"{fault.old[:60]} -> {fault.new[:60]}"
+        change = " ".join(f"{fault.old[:60]} -> {fault.new[:60]}".split())
         print(f"[{number}/{len(faults)}] {outcome:7} {seconds:5.1f} s  {fault.file}:{fault.line}  {change}", flush=True)
     counts = Counter(entry["outcome"] for entry in verdicts)
     print(", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()))
