@@ -36,7 +36,7 @@ def _names(runs: Sequence[Findings]) -> list[str]:
 
 
 def _row(name: str, run: Findings) -> dict[str, str]:
-    config, scores = run.record.config, {row["name"]: row for row in score_rows(run.record, run.outcome)}
+    config, scores = run.record.config, {row["name"]: row for row in score_rows(run.record)}
     test, validation = scores.get("test"), scores.get("validation")
     interval = None if test is None else test["interval"]
     return {

@@ -13,6 +13,7 @@ import numpy as np
 from polyformer.errors import MissingDependency
 from polyformer.files import finite, reporting_io_errors, write_whole
 from polyformer.filters import BANDS, local_homophily
+from polyformer.metrics import METRICS, predicted_classes
 from polyformer.reports import charts
 from polyformer.reports.explorer import explorer_data
 from polyformer.reports.findings import Findings, Outcome, RunRecord
@@ -39,7 +40,7 @@ def write_report(findings: Findings, path: Path) -> int:
         "record": record,
         "outcome": outcome,
         "facts": _facts(record),
-        "scores": score_rows(record, outcome),
+        "scores": score_rows(record),
         "clusters": _clusters(outcome),
         "relations": _relations(outcome),
     }
@@ -101,13 +102,13 @@ def _facts(record: RunRecord) -> dict[str, str]:
     return facts
 
 
-def score_rows(record: RunRecord, outcome: Outcome | None) -> list[dict[str, Any]]:
+def score_rows(record: RunRecord) -> list[dict[str, Any]]:
     """Test and validation score, with the interval over resampled test nodes."""
     result = record.result or {}
     rows = []
     for name, key in (("test", "test"), ("validation", "val")):
         if finite(result.get(key)) is not None:
-            interval = outcome.interval if outcome is not None and key == "test" else None
+            interval = result.get("test_interval") if key == "test" else None
             rows.append({"name": name, "metric": result["metric"], "value": result[key], "interval": interval})
     return rows
 
@@ -134,12 +135,12 @@ def _outcome_figures(outcome: Outcome) -> Figures:
     elif len(nodes):
         if outcome.card.metric == "roc_auc" and len(np.unique(labels)) == 2:
             found["roc"] = charts.roc_chart(scores, labels), "ROC", where
-        names = charts.class_names(outcome)
+        names, predicted = outcome.task.shown_classes, predicted_classes(scores, outcome.card.threshold)
         note = f"{where} Numbers are nodes, shades their share of the class."
-        found["confusion"] = charts.confusion_chart(scores, labels, names), "Confusion matrix", note
-        figure, gap = charts.calibration_chart(scores, labels)
-        note = f"{where} Expected calibration error {gap:.3f}; the size of a point is its number of nodes."
-        found["calibration"] = figure, "Calibration", note
+        found["confusion"] = charts.confusion_chart(predicted, labels, names), "Confusion matrix", note
+        gap = METRICS["calibration_error"](scores, labels)
+        note = f"{where} Expected calibration error {gap:.4f}; the size of a point is its number of nodes."
+        found["calibration"] = charts.calibration_chart(scores, labels), "Calibration", note
     if outcome.spectra:
         note = "Where on the spectrum the energy of the features and of the predictions lies; low λ is smooth."
         found["spectrum"] = charts.spectrum_chart(outcome.spectra), "Spectrum of input and output", note
@@ -184,7 +185,7 @@ def _clusters(outcome: Outcome | None) -> list[dict[str, Any]]:
             known = homophily[inside][np.isfinite(homophily[inside])]
             row["homophily"] = float(known.mean()) if len(known) else None
             counts = np.bincount(labels[inside & (labels >= 0)], minlength=outcome.card.num_classes)
-            names = charts.class_names(outcome)
+            names = task.shown_classes
             order = np.argsort(-counts, kind="stable")[:4]
             parts = [f"{names[i]} ({counts[i] / max(counts.sum(), 1):.0%})" for i in order if counts[i]]
             row["classes"] = ", ".join(parts)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from polyformer.filters import BANDS, local_homophily
-from polyformer.reports.charts import PALETTE, class_names, cluster_curves
+from polyformer.metrics import predicted_classes
+from polyformer.reports.charts import PALETTE, cluster_curves
 from polyformer.reports.findings import NEIGHBOURS, Filters, Outcome
 
 __all__ = ["explorer_data"]
@@ -71,12 +72,12 @@ def _columns(outcome: Outcome) -> dict[str, Any]:
         columns["prediction"] = _number("prediction", scores[:, 0])
         columns["error"] = _number("absolute error", np.abs(scores[:, 0] - labels))
     else:
-        names, best = class_names(outcome), scores.argmax(axis=1)
+        names, best = task.shown_classes, predicted_classes(scores, outcome.card.threshold)
         columns["class"] = _category("class", labels, names)
         columns["prediction"] = _category("prediction", best, names)
         correct = np.where(labels < 0, -1, best == labels)
         columns["correct"] = _category("correctness", correct, ["wrong", "correct"])
-        columns["confidence"] = _number("probability of the prediction", scores.max(axis=1))
+        columns["confidence"] = _number("probability of the prediction", scores[np.arange(len(best)), best])
     part = np.full(len(shown), -1)
     for i, nodes in enumerate((outcome.split.train, outcome.split.val, outcome.split.test)):
         part[np.isin(shown, nodes)] = i

@@ -29,7 +29,7 @@ from polyformer.progress import Share, Stages
 from polyformer.reports.node_map import grid_width, plane, sample_nodes
 from polyformer.reports.spectrum import signal_spectrum, sketch_columns
 from polyformer.splits import Split
-from polyformer.tasks import METRICS, Task
+from polyformer.tasks import Task
 from polyformer.training.run import RunRequest, load_task, versions
 from polyformer.training.run_directory import RunDirectory
 from polyformer.training.saved_model import ModelCard, load_model
@@ -115,7 +115,6 @@ class Outcome:
         grid: width of the grid that the map is, if it is one.
         filters: of a node-wise model; ``unified`` (F, L) of one with the same filters for all nodes.
         spectra: density over λ of the input and of the output.
-        interval: 95 % of the test score over resampled test nodes.
     """
 
     card: ModelCard
@@ -129,7 +128,6 @@ class Outcome:
     filters: Filters | None
     unified: np.ndarray | None
     spectra: dict[str, np.ndarray]
-    interval: tuple[float, float] | None
 
     @property
     def degrees(self) -> np.ndarray:
@@ -304,8 +302,7 @@ def _evaluate(
     else:
         rows = scores[np.searchsorted(nodes, shown)] if filters is None else filters.responses
         places = plane(rows)
-    outcome = Outcome(card, task, split, nodes, scores, shown, places, width, filters, unified, spectra, None)
-    return Outcome(**{**outcome.__dict__, "interval": _interval(outcome)})
+    return Outcome(card, task, split, nodes, scores, shown, places, width, filters, unified, spectra)
 
 
 def _map_size(card: ModelCard, model: NodeModel, task: Task) -> int:
@@ -350,17 +347,3 @@ def describe_filters(
         not isinstance(model, PolyFormerModel),
         channel,
     )
-
-
-def _interval(outcome: Outcome, resamples: int = 200) -> tuple[float, float] | None:
-    nodes, scores = outcome.scores_of(outcome.split.test)
-    if len(nodes) < 2:
-        return None
-    random, labels, metric = np.random.default_rng(0), outcome.task.labels[nodes], METRICS[outcome.card.metric]
-    draws = (random.integers(0, len(nodes), len(nodes)) for _ in range(resamples))
-    values = np.array([metric(scores[draw], labels[draw]) for draw in draws])
-    values = values[np.isfinite(values)]
-    if len(values) == 0:
-        return None
-    least, most = np.quantile(values, [0.025, 0.975])
-    return float(least), float(most)
