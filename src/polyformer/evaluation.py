@@ -108,8 +108,13 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """For ``result.json``."""
-        interval = None if self.interval is None else list(self.interval)
-        return {"test_interval": interval, "baseline": self.baseline, "scores": self.scores}
+        interval, gain = (None if pair is None else list(pair) for pair in (self.interval, self.gain))
+        return {
+            "test_interval": interval,
+            "baseline": self.baseline,
+            "gain_interval": gain,
+            "scores": self.scores,
+        }
 
     def warnings(self, answer: str) -> list[str]:
         """A sentence if the model does not beat guessing.

@@ -12,6 +12,7 @@ import numpy as np
 from polyformer.filters import frequency_grid
 from polyformer.metrics import calibration_bins
 from polyformer.reports.findings import Filters
+from polyformer.reports.importance import Importance
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -25,6 +26,7 @@ __all__ = [
     "confusion_chart",
     "cost_chart",
     "fit_chart",
+    "importance_chart",
     "learning_chart",
     "nodes_chart",
     "order_chart",
@@ -146,10 +148,24 @@ def fit_chart(scores: np.ndarray, labels: np.ndarray) -> go.Figure:
 def calibration_chart(scores: np.ndarray, labels: np.ndarray) -> go.Figure:
     """How often the most probable class is right, by its probability."""
     mean, right, count = calibration_bins(scores, labels)
-    figure = _figure("probability of the most probable class", "share that is right")
+    figure = _figure("probability", "share that is right")
     marker = {"color": PALETTE[0], "size": 6 + 18 * np.sqrt(count / count.max())}
     figure.add_scatter(x=mean, y=right, mode="markers+lines", marker=marker, name="nodes", text=count)
     _line(figure, [0, 1], [0, 1], "perfect", 6)
+    return figure
+
+
+def importance_chart(importance: Importance, metric: str, most: int = 15) -> go.Figure:
+    """By how much the score gets worse when a column is shuffled, of the ``most`` columns that matter most."""
+    shown = slice(None, most)
+    names = [name if len(name) <= 24 else f"{name[:23]}…" for name in importance.names[shown]]
+    figure = _figure(f"loss of {metric}", "")
+    figure.update_yaxes(autorange="reversed", tickmode="array", tickvals=[*range(len(names))])
+    figure.update_yaxes(ticktext=[html.escape(name) for name in names])  # two long names may be cut to the same
+    spread = {"type": "data", "array": importance.spread[shown], "color": "#999999", "thickness": 1.5}
+    colour = {"color": PALETTE[0]}
+    rows = np.arange(len(names))
+    figure.add_bar(x=importance.losses[shown], y=rows, orientation="h", error_x=spread, marker=colour, name="loss")
     return figure
 
 
@@ -188,7 +204,7 @@ def cluster_chart(
     mean, spread = (curves[:, 0] for curves in cluster_curves(filters))  # (C, L)
     if names is None:
         sizes = np.bincount(filters.cluster, minlength=len(mean))
-        names = [f"cluster {c + 1} ({size:,} nodes)" for c, size in enumerate(sizes)]
+        names = [f"kind {c + 1} ({size:,} nodes)" for c, size in enumerate(sizes)]
     figure = _figure(_FREQUENCY, "response h(λ)" if references is None else "response, scaled")
     if references is not None:
         likeness = [float((row - row.mean()) @ references[name]) for row, name in zip(mean, matched, strict=True)]
@@ -210,7 +226,7 @@ def order_chart(filters: Filters) -> go.Figure:
         rows = filters.contributions[filters.cluster == c]
         if len(rows):
             colour = {"color": PALETTE[c % len(PALETTE)]}
-            figure.add_bar(x=np.arange(rows.shape[1]), y=rows.mean(axis=0), name=f"cluster {c + 1}", marker=colour)
+            figure.add_bar(x=np.arange(rows.shape[1]), y=rows.mean(axis=0), name=f"kind {c + 1}", marker=colour)
     return figure
 
 

@@ -37,7 +37,7 @@ def _names(runs: Sequence[Findings]) -> list[str]:
 
 def _row(name: str, run: Findings) -> dict[str, str]:
     config, scores = run.record.config, {row["name"]: row for row in score_rows(run.record)}
-    test, validation = scores.get("test"), scores.get("validation")
+    test, guessing, validation = (scores.get(name) for name in ("test", "guessing", "validation"))
     interval = None if test is None else test["interval"]
     return {
         "name": name,
@@ -46,6 +46,7 @@ def _row(name: str, run: Findings) -> dict[str, str]:
         "split": str(config["split"]),
         "seed": str(config["seed"]),
         "metric": config["card"]["metric"],
+        "guessing": "–" if guessing is None else f"{guessing['value']:.4f}",
         "test": "–" if test is None else f"{test['value']:.4f}",
         "interval": "–" if interval is None else f"{interval[0]:.4f} to {interval[1]:.4f}",
         "validation": "–" if validation is None else f"{validation['value']:.4f}",

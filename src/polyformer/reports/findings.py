@@ -26,6 +26,7 @@ from polyformer.models.polyformer import PolyFormerModel
 from polyformer.operators import Operator
 from polyformer.prediction import Resources, node_blocks, node_scores
 from polyformer.progress import Share, Stages
+from polyformer.reports.importance import Importance, feature_importance
 from polyformer.reports.node_map import grid_width, plane, sample_nodes
 from polyformer.reports.spectrum import signal_spectrum, sketch_columns
 from polyformer.splits import Split
@@ -115,6 +116,7 @@ class Outcome:
         grid: width of the grid that the map is, if it is one.
         filters: of a node-wise model; ``unified`` (F, L) of one with the same filters for all nodes.
         spectra: density over λ of the input and of the output.
+        importance: which feature columns matter; None where that was not asked for or cannot be told.
     """
 
     card: ModelCard
@@ -128,6 +130,7 @@ class Outcome:
     filters: Filters | None
     unified: np.ndarray | None
     spectra: dict[str, np.ndarray]
+    importance: Importance | None
 
     @property
     def degrees(self) -> np.ndarray:
@@ -202,6 +205,7 @@ def gather(
     *,
     data_root: str | None = None,
     clusters: int | None = None,
+    importance: bool = True,
     memory: int | None = None,
     loading: Stages | None = None,
     report: Callable[[str], None] | None = None,
@@ -212,6 +216,7 @@ def gather(
 
     Args:
         clusters: how many kinds of filters; chosen by default.
+        importance: whether to find out which feature columns matter, where the graph is small.
         memory: bytes that may be used, 80 % of what is free by default.
         evaluated: is told the share of the nodes that is done.
     """
@@ -223,7 +228,11 @@ def gather(
         return Findings(record, None)
     task, split = load_task(_request(record, data_root), loading)
     resources = Resources(memory, None, run, report, progress, evaluated)
-    return Findings(record, _evaluate(record, card, model, task, split, clusters, resources))
+    outcome = _evaluate(record, card, model, task, split, clusters, resources)
+    if importance:  # last, as it binds the model to other features
+        silent = replace(resources, progress=None, walked=None)
+        outcome = replace(outcome, importance=_importance(model, outcome, silent))
+    return Findings(record, outcome)
 
 
 def _request(record: RunRecord, data_root: str | None) -> RunRequest:
@@ -302,7 +311,13 @@ def _evaluate(
     else:
         rows = scores[np.searchsorted(nodes, shown)] if filters is None else filters.responses
         places = plane(rows)
-    return Outcome(card, task, split, nodes, scores, shown, places, width, filters, unified, spectra)
+    return Outcome(card, task, split, nodes, scores, shown, places, width, filters, unified, spectra, None)
+
+
+def _importance(model: NodeModel, outcome: Outcome, resources: Resources) -> Importance | None:
+    if is_small(outcome.task.graph.num_nodes, outcome.task.graph.num_edges):
+        return feature_importance(model, outcome.card, outcome.task, outcome.split, resources)
+    return Importance.left_out("The graph is large, so it was not computed which columns matter.")
 
 
 def _map_size(card: ModelCard, model: NodeModel, task: Task) -> int:
@@ -314,7 +329,10 @@ def _map_size(card: ModelCard, model: NodeModel, task: Task) -> int:
         per_node += 2 * card.settings.get("heads", 1) * (card.settings["order"] + 1)
     if task.ids is not None:  # names stand there as they are, not in base64
         some = [str(name) for name in task.ids[:1000]]
-        per_node += 0.75 * len(json.dumps(some)) / max(len(some), 1)
+        name = 0.75 * len(json.dumps(some)) / max(len(some), 1)
+        per_node += name
+        if graph.num_nodes > min(_MAP_NODES, _MAP_BYTES / per_node):  # neighbours that are not on the map are named too
+            per_node += degree * (name + 6)
     return min(_MAP_NODES, max(500, int(_MAP_BYTES / per_node)))
 
 

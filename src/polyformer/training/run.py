@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from polyformer.errors import FileCorrupt, InvalidParameter, TrainingDiverged, TrainingInterrupted
-from polyformer.evaluation import data_warnings, guess, judge
+from polyformer.evaluation import Verdict, data_warnings, guess, judge
 from polyformer.files import finite
 from polyformer.machine import peak_memory, usable_memory
 from polyformer.metrics import METRICS, squared_error
@@ -336,9 +336,9 @@ def _judged(prepared: PreparedRun, scores: np.ndarray | None, threshold: float |
     task, split, metric = prepared.task, prepared.split, prepared.card.metric
     names = task.shown_classes
     warnings = data_warnings(task.labels, split, names)
-    about: dict[str, Any] = {"test": None, "test_interval": None, "baseline": None, "threshold": threshold}
+    about: dict[str, Any] = {"test": None, "threshold": threshold}
     if scores is None:
-        return about | {"scores": {}, "warnings": warnings}
+        return about | Verdict(metric, None, {}, None, None, None).to_json() | {"warnings": warnings}
     labels, guessed = task.labels[split.test], guess(task.labels[split.train], task.num_classes)
     verdict = judge(metric, scores, labels, guessed, threshold)
     about |= {"test": verdict.score, **verdict.to_json()}
