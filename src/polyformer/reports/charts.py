@@ -206,6 +206,7 @@ def cluster_chart(
         sizes = np.bincount(filters.cluster, minlength=len(mean))
         names = [f"kind {c + 1} ({size:,} nodes)" for c, size in enumerate(sizes)]
     figure = _figure(_FREQUENCY, "response h(λ)" if references is None else "response, scaled")
+    figure.update_yaxes(rangemode="tozero")  # zero is what tells an ignored frequency, and it keeps like curves alike
     if references is not None:
         likeness = [float((row - row.mean()) @ references[name]) for row, name in zip(mean, matched, strict=True)]
         peak = np.abs(mean).max(axis=1, keepdims=True)

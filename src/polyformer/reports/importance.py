@@ -20,7 +20,7 @@ from polyformer.training.saved_model import ModelCard
 
 __all__ = ["ColumnGroup", "Importance", "column_groups", "feature_importance", "shuffled"]
 
-SECONDS = 20.0
+SECONDS = 10.0
 """So long may it take, beside the first evaluation."""
 
 _COLUMNS, _REPEATS, _NODES = 50, 5, 5_000

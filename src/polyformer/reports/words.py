@@ -74,8 +74,8 @@ def filter_words(findings: Findings) -> list[str]:
     return [
         "How to read a filter: whatever the nodes carry, such as a feature, is a mixture of slow parts, which are "
         "alike at neighbouring nodes, and fast parts, which differ from neighbour to neighbour. The frequency λ sorts "
-        "these parts: λ = 0 is the same at all neighbours, λ = 2 is opposite at neighbours. A filter is a curve over λ that "
-        "says how strongly each part is used; a part at which the curve is zero is ignored.",
+        "these parts: λ = 0 is the same at all neighbours, λ = 2 is opposite at neighbours. A filter is a curve over λ "
+        "that says how strongly each part is used; a part at which the curve is zero is ignored.",
         "A curve that is far from zero near λ = 0 means: look at what you have in common with your neighbours. A curve "
         "that is far from zero near λ = 2 means: look at how you differ from them.",
     ]

@@ -259,7 +259,7 @@
       { x: filters.lam.concat(filters.lam.slice().reverse()), y: mean.map((m, l) => m + spread[l]).concat(mean.map((m, l) => m - spread[l]).reverse()), fill: "toself", fillcolor: colour + "2e", line: { width: 0 }, hoverinfo: "skip", showlegend: false, type: "scatter" },
       { x: filters.lam, y: mean, name: columns.cluster.labels[cluster], mode: "lines", line: { color: colour, width: 2, dash: "dash" } },
       { x: filters.lam, y: response, name: "node", mode: "lines", line: { color: colourOf("--text"), width: 2.5 } },
-    ], dressed({ ...axes, xaxis: { title: { text: "frequency λ" } }, yaxis: { title: { text: "response h(λ)" }, automargin: true } }), config);
+    ], dressed({ ...axes, xaxis: { title: { text: "frequency λ" } }, yaxis: { title: { text: "response h(λ)" }, automargin: true, rangemode: "tozero" } }), config);
     Plotly.react("node-coefficients", [{ type: "bar", x: alpha.map((_, k) => k), y: alpha, marker: { color: data.palette[0] }, name: "α" }],
       dressed({ ...axes, margin: { l: 56, r: 12, t: 10, b: 46 }, xaxis: { title: { text: "order k" }, dtick: alpha.length > 12 ? 2 : 1 }, yaxis: { title: { text: "coefficient α_k" }, automargin: true } }), config);
     byId("coefficients-text").textContent = "α: " + alpha.map((a) => a.toFixed(4)).join(", ");
