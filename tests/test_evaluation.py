@@ -94,9 +94,8 @@ def test_a_threshold_is_chosen_for_unequal_classes_with_enough_validation(
 ) -> None:
     split = _split(1000, validation, 0)
     labels = (np.arange(1000 + validation) % 100 < 100 * share).astype(np.int64)
-    assert Judge.of("accuracy", labels, split).adjusts == adjusts
-    assert not Judge.of("accuracy", labels + 1, split).adjusts, "three classes"
-    assert not Judge.of("r2", labels.astype(float), split).adjusts
+    assert Judge.of("accuracy", labels, split, two_classes=True).adjusts == adjusts
+    assert not Judge.of("accuracy", labels, split, two_classes=False).adjusts
 
 
 def test_the_threshold_follows_the_metric() -> None:

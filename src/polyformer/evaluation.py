@@ -45,13 +45,14 @@ class Judge:
     adjusts: bool
 
     @classmethod
-    def of(cls, metric: str, labels: np.ndarray, split: Split) -> Judge:
+    def of(cls, metric: str, labels: np.ndarray, split: Split, two_classes: bool) -> Judge:
         """The judge of a run.
 
         Args:
             labels: (N,) of the whole graph; those of training and validation nodes are read.
+            two_classes: whether the model tells two classes apart, rather than more, or values.
         """
-        return cls(METRICS[metric], _are_unequal(labels[split.train], labels[split.val]))
+        return cls(METRICS[metric], two_classes and _are_unequal(labels[split.train], labels[split.val]))
 
     def score(self, scores: np.ndarray, labels: np.ndarray) -> float:
         """The metric of validation nodes."""
@@ -68,8 +69,6 @@ class Judge:
 
 
 def _are_unequal(train: np.ndarray, val: np.ndarray) -> bool:
-    if train.dtype.kind == "f" or max(train.max(initial=0), val.max(initial=0)) > 1:
-        return False
     share = float((train == 1).mean())
     rarer = min(int((val == 0).sum()), int((val == 1).sum()))
     return 0 < min(share, 1 - share) < UNEQUAL_SHARE and rarer >= THRESHOLD_NODES

@@ -9,6 +9,7 @@ import numpy as np
 
 from polyformer.errors import InvalidParameter
 from polyformer.files import finite
+from polyformer.metrics import METRICS
 from polyformer.reports import charts
 from polyformer.reports.document import Figures, check_extra, score_rows, write_page
 from polyformer.reports.findings import Findings
@@ -60,7 +61,7 @@ def _figures(names: Sequence[str], runs: Sequence[Findings]) -> Figures:
     costs, metrics = _costs(names, runs), {run.record.config["card"]["metric"] for run in runs}
     if costs and len(metrics) == 1:
         note = "The area of a circle is the peak of the process's memory."
-        figures["costs"] = charts.cost_chart(costs, metrics.pop()), "Score, time and memory", note
+        figures["costs"] = charts.cost_chart(costs, METRICS[metrics.pop()].title), "Score, time and memory", note
     responses: dict[str, np.ndarray] = {}
     for i, (name, run) in enumerate(zip(names, runs, strict=True)):
         outcome = run.outcome

@@ -230,7 +230,7 @@ def gather(
     resources = Resources(memory, None, run, report, progress, evaluated)
     outcome = _evaluate(record, card, model, task, split, clusters, resources)
     if importance:  # last, as it binds the model to other features
-        silent = replace(resources, progress=None, walked=None)
+        silent = replace(resources, report=None, progress=None, walked=None)
         outcome = replace(outcome, importance=_importance(model, outcome, silent))
     return Findings(record, outcome)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,20 +116,26 @@ def feature_importance(
         return None
     if count == 0:
         return Importance.left_out(f"It was not computed: shuffling one column would take about {cost:.0f} seconds.")
-    repeats = min(_REPEATS, allowed // count)
     kept = _most_varied(features, groups, count)
+    losses = _losses(lambda changed: metric.gain(whole, score(changed)), features, kept, allowed // count, seconds)
+    mean, order = losses.mean(axis=1), np.argsort(-losses.mean(axis=1), kind="stable")
+    names = [kept[i].name for i in order]
+    remark = "" if len(names) == len(groups) else _left_out(len(names), len(groups))
+    return Importance(names, mean[order], losses.std(axis=1)[order], whole, len(nodes), losses.shape[1], remark)
+
+
+def _losses(
+    loss: Callable[[Features], float], features: Features, groups: list[ColumnGroup], repeats: int, seconds: float
+) -> np.ndarray:
+    """What shuffling each column costs, (c, r); of the first columns if the time ends before all are shuffled."""
     random, deadline = np.random.default_rng(0), time.monotonic() + seconds
     losses: list[list[float]] = []
-    for group in kept:
+    for group in groups:
         if losses and time.monotonic() > deadline:
             break
-        orders = [random.permutation(graph.num_nodes) for _ in range(repeats)]
-        losses.append([metric.gain(whole, score(shuffled(features, group, order))) for order in orders])
-    values = np.array(losses)
-    rank = np.argsort(-values.mean(axis=1), kind="stable")
-    names = [kept[i].name for i in rank]
-    remark = "" if len(names) == len(groups) else _left_out(len(names), len(groups))
-    return Importance(names, values.mean(axis=1)[rank], values.std(axis=1)[rank], whole, len(nodes), repeats, remark)
+        orders = [random.permutation(features.shape[0]) for _ in range(min(_REPEATS, repeats))]
+        losses.append([loss(shuffled(features, group, order)) for order in orders])
+    return np.array(losses)
 
 
 def _left_out(shown: int, count: int) -> str:
@@ -137,8 +144,6 @@ def _left_out(shown: int, count: int) -> str:
 
 def _most_varied(features: Features, groups: list[ColumnGroup], count: int) -> list[ColumnGroup]:
     """The ``count`` columns of the largest variance, that of its features added up, in order of variance."""
-    if len(groups) <= count:
-        return groups
     mean = np.asarray(features.mean(axis=0), np.float64).ravel()
     squares: Any = sp.csr_matrix(features).power(2) if sp.issparse(features) else np.square(features, dtype=np.float64)
     variance = np.asarray(squares.mean(axis=0)).ravel() - mean**2

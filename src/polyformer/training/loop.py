@@ -173,7 +173,8 @@ class Trainer:
         workers: Workers = ALONE,
         registry: CheckpointRegistry | None = None,
     ) -> None:
-        self.model, self.objective, self.judge = model, objective, Judge.of(metric, labels, split)
+        self.model, self.objective = model, objective
+        self.judge = Judge.of(metric, labels, split, two_classes=objective.name == "binary")
         self.settings, self.seed, self.workers = settings, seed, workers
         self.device = next(model.parameters()).device
         self.train_nodes, self.val_nodes = torch.from_numpy(split.train), torch.from_numpy(split.val)
