@@ -87,7 +87,7 @@ def literal_epochs(task: Any, settings: dict[str, Any]) -> Any:
     import torch
 
     from benchmarks.literal import LiteralPolyFormer
-    from polyformer.tasks import METRICS
+    from polyformer.metrics import METRICS
     from polyformer.tokens import compute_tokens
 
     tokens = compute_tokens(task.graph, settings["basis"], settings["order"], settings["self_loops"])

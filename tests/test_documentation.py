@@ -9,7 +9,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from polyformer import evaluation
 from polyformer.experiments import EXPERIMENTS
+from polyformer.metrics import METRICS
+from polyformer.reports import importance
 from tests.cli.test_cli import BOARD, FAST, run
 from tests.documentation import blocks, page
 
@@ -17,6 +20,24 @@ from tests.documentation import blocks, page
 def test_every_experiment_has_its_row() -> None:
     rows = "\n".join(line.split("|")[1] for line in page("reproduce.md").splitlines() if line.startswith("| `"))
     assert sorted(re.findall(r"`(.+?)`", rows)) == sorted(EXPERIMENTS)
+
+
+def test_every_metric_and_every_rule_of_a_warning_is_told() -> None:
+    text = page("evaluation.md")
+    rows = [[part.strip(" `") for part in line.split("|")[1:4]] for line in text.splitlines() if line.startswith("| `")]
+    told = {name: (labels, better) for name, labels, better in rows if better in ("larger", "smaller")}
+    assert told == {
+        name: (METRICS[name].labels, "larger" if METRICS[name].larger_is_better else "smaller") for name in METRICS
+    }
+    for rule in (
+        f"fewer than {evaluation.FEW_VALIDATION_NODES} nodes",
+        f"fewer than {evaluation.FEW_NODES_OF_A_CLASS} training nodes",
+        f"less than {100 * evaluation.UNEQUAL_SHARE:.0f} % of the training nodes",
+        f"at least {evaluation.THRESHOLD_NODES} nodes of each class",
+        f"drawn again {evaluation.RESAMPLES} times",
+        f"{importance.SECONDS:.0f} seconds",
+    ):
+        assert rule in text
 
 
 def test_the_tables_of_your_own_graph_train(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +13,7 @@ from polyformer.errors import InvalidData, InvalidParameter
 from polyformer.files import new_directory, read_json, write_json
 from polyformer.filters import filter_coefficients, filter_response
 from polyformer.graph import Graph
+from polyformer.metrics import predicted_classes
 from polyformer.models import Workload
 from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
 from polyformer.nn.checks import check_at_least
@@ -161,7 +162,7 @@ class PolyFormerClassifier:
         model.bind(graph, workload_of(split, training))
         trainer = Trainer(model, card.reader, card.metric, classes, split, training, seed=self.seed, observer=observer)
         trainer.run()
-        self._card, self._model, self._graph = card, model.eval(), graph
+        self._card, self._model, self._graph = replace(card, threshold=trainer.threshold()), model.eval(), graph
         self.best_epoch_, self.best_score_ = trainer.stopping.best_epoch, trainer.stopping.best_score
         return self
 
@@ -173,8 +174,16 @@ class PolyFormerClassifier:
         return scores
 
     def predict(self, graph: Graph) -> np.ndarray:
-        """The most probable class of every node: (N,) int64."""
-        return self.predict_proba(graph).argmax(axis=1)
+        """The class of every node, (N,) int64: the most probable, or of two unequal classes by ``threshold_``."""
+        return predicted_classes(self.predict_proba(graph), self.threshold_)
+
+    @property
+    def threshold_(self) -> float | None:
+        """The probability from which on the second of two unequal classes is predicted, chosen on validation nodes.
+
+        None where the most probable class is predicted.
+        """
+        return self._fitted()[0].threshold
 
     def filter_response(
         self, nodes: Any, lam: Any, layer: int = 0, channel: int | None = None, graph: Graph | None = None
@@ -234,7 +243,7 @@ class PolyFormerClassifier:
         """Write the trained classifier as JSON and safetensors into a new directory."""
         card, model = self._fitted()
         with new_directory(Path(directory)) as folder:
-            save_weights(folder, model.state_dict())
+            save_weights(folder, model.state_dict(), card.threshold)
             about = {"seed": self.seed, "device": self.device, "versions": versions()}
             write_json(folder / CONFIG, {"format": 1, "card": card.to_json(), **about})
 

@@ -17,6 +17,7 @@ from polyformer.datasets import load_source
 from polyformer.errors import InvalidParameter
 from polyformer.files import read_json, reporting_io_errors, write_whole
 from polyformer.graph import Graph
+from polyformer.metrics import predicted_classes
 from polyformer.models import NodeModel, Workload
 from polyformer.progress import Share, Stages
 from polyformer.tasks import Objective, Task
@@ -186,19 +187,21 @@ def write_predictions(
     ids: np.ndarray | None,
     objective: Objective,
     class_names: Sequence[str] | None = None,
+    threshold: float | None = None,
 ) -> int:
     """Write one row a node: ``node``, ``prediction`` and, for classes, ``probability_<class>`` for each.
 
     Args:
         blocks: node numbers and scores; each becomes a row group, so that one is in memory at a time.
         ids: (N,) what the nodes are called; their numbers by default.
+        threshold: of two classes, see :func:`predicted_classes`; the most probable class by default.
 
     Returns:
         The number of rows.
     """
     with table_rows(path, "predictions") as rows:
         for nodes, scores in blocks:
-            rows.write(_table(nodes if ids is None else ids[nodes], scores, objective, class_names))
+            rows.write(_table(nodes if ids is None else ids[nodes], scores, objective, class_names, threshold))
     return rows.count
 
 
@@ -245,14 +248,20 @@ def table_rows(path: Path, what: str) -> Iterator[TableRows]:
             rows.close()
 
 
-def _table(names: np.ndarray, scores: np.ndarray, objective: Objective, class_names: Sequence[str] | None) -> Any:
+def _table(
+    names: np.ndarray,
+    scores: np.ndarray,
+    objective: Objective,
+    class_names: Sequence[str] | None,
+    threshold: float | None,
+) -> Any:
     import pyarrow as pa
 
     columns: dict[str, pa.Array] = {"node": pa.array(names)}
     if objective.name == "regression":
         columns["prediction"] = pa.array(scores[:, 0])
     else:
-        best = scores.argmax(axis=1)
+        best = predicted_classes(scores, threshold)
         classes = [str(i) for i in range(scores.shape[1])] if class_names is None else list(class_names)
         columns["prediction"] = pa.array(best if class_names is None else np.array(classes)[best])
         columns |= {f"probability_{name}": pa.array(scores[:, i]) for i, name in enumerate(classes)}

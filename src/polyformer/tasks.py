@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,11 +18,11 @@ from polyformer.errors import FileCorrupt, InvalidData
 from polyformer.files import new_directory, read_json, require_keys, write_json
 from polyformer.graph import Graph
 from polyformer.graph_checks import to_numpy
+from polyformer.metrics import METRICS, fitting_metrics
 from polyformer.registry import Registry
 from polyformer.splits import Split
 
 __all__ = [
-    "METRICS",
     "OBJECTIVES",
     "Binary",
     "Multiclass",
@@ -32,45 +32,7 @@ __all__ = [
     "check_labels",
     "check_trainable",
     "label_units",
-    "squared_error",
 ]
-
-
-def accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Share of nodes whose most probable class is the label; ``scores`` (n, C)."""
-    return float((scores.argmax(axis=1) == labels).mean())
-
-
-def roc_auc(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Area under the ROC curve of the second column, by ranks; NaN where only one class is present."""
-    from scipy.stats import rankdata
-
-    positive = int((labels == 1).sum())
-    negative = len(labels) - positive
-    if positive == 0 or negative == 0:
-        return float("nan")
-    ranks = rankdata(scores[:, 1])
-    return float((ranks[labels == 1].sum() - positive * (positive + 1) / 2) / (positive * negative))
-
-
-def r2(scores: np.ndarray, labels: np.ndarray) -> float:
-    """1 - squared error / variance of the labels; ``scores`` (n, 1)."""
-    spread = float(((labels - labels.mean()) ** 2).sum())
-    return 1.0 - float(((scores[:, 0] - labels) ** 2).sum()) / spread if spread > 0 else float("nan")
-
-
-def squared_error(score: float, labels: np.ndarray) -> float:
-    """The sum of squared errors behind an R² score on these labels.
-
-    >>> squared_error(0.75, np.array([1.0, 3.0]))
-    0.5
-    """
-    return (1.0 - score) * float(((labels - labels.mean()) ** 2).sum())
-
-
-METRICS: Registry[Callable[[np.ndarray, np.ndarray], float]] = Registry(
-    "metric", {"accuracy": accuracy, "roc_auc": roc_auc, "r2": r2}
-)
 
 
 class Objective(ABC):
@@ -189,7 +151,7 @@ class Task:
 
     Attributes:
         labels: (N,) int64 classes, -1 unlabelled; or float64 values, NaN unlabelled, for regression.
-        metric: ``accuracy``, ``roc_auc`` or ``r2``; by default accuracy, or r2 for regression.
+        metric: by which models are selected, a name in ``METRICS``; by default accuracy, or r2 for regression.
         splits: one or more :class:`Split`, drawn by ``protocol``.
         class_names: what the classes are called in predictions.
         ids: (N,) the user's own node ids, integers or strings; 0..N-1 by default.
@@ -210,12 +172,10 @@ class Task:
         object.__setattr__(self, "labels", check_labels(self.labels, self.graph.num_nodes))
         if not self.metric:
             object.__setattr__(self, "metric", "r2" if self.is_regression else "accuracy")
-        METRICS[self.metric]
-        if (self.metric == "r2") != self.is_regression:
-            kind, fitting = ("real-valued", "r2") if self.is_regression else ("class", "accuracy")
-            raise InvalidData(f"The metric '{self.metric}' does not fit {kind} labels. Use {fitting}.")
-        if self.metric == "roc_auc" and self.num_classes != 2:
-            raise InvalidData(f"The metric 'roc_auc' needs two classes. Got {self.num_classes}. Use accuracy.")
+        if METRICS[self.metric].labels != ("values" if self.is_regression else "classes"):
+            kind = "real-valued" if self.is_regression else "class"
+            fitting = ", ".join(fitting_metrics("values" if self.is_regression else "classes"))
+            raise InvalidData(f"The metric '{self.metric}' does not fit {kind} labels. Use one of: {fitting}.")
         for split in self.splits:
             split.check(self.labels)
 
@@ -230,6 +190,11 @@ class Task:
         if self.is_regression:
             return 0
         return max(int(self.labels.max(initial=-1)) + 1, len(self.class_names or ()))
+
+    @property
+    def shown_classes(self) -> list[str]:
+        """What the classes are called, or their numbers; none for regression."""
+        return [str(name) for name in self.class_names or range(self.num_classes)]
 
     @property
     def objective(self) -> Objective:
@@ -318,10 +283,10 @@ def check_trainable(task: Task, split: Split) -> None:
     labels = task.labels[split.val]
     if len(labels) == 0:
         raise InvalidData("There are no validation nodes, by which the epoch is chosen. Name some, or leave 'val' out.")
-    if task.metric in ("roc_auc", "r2") and len(np.unique(labels)) == 1:
+    if METRICS[task.metric].needs_variety and len(np.unique(labels)) == 1:
         raise InvalidData(
             f"All {len(labels)} validation nodes have the label {labels[0]}, so the metric '{task.metric}' is not "
-            f"defined on them. Add others{', or use the metric accuracy' if task.metric == 'roc_auc' else ''}."
+            f"defined on them. Add others{'' if task.is_regression else ', or use the metric accuracy'}."
         )
 
 

@@ -53,6 +53,17 @@ def test_import_train_predict_with_ids(tables: Path, tmp_path: Path, capsys: pyt
     assert json.loads((out / "config.json").read_text())["task"]["protocol"] == "uniform"
 
 
+def test_a_metric_is_kept_with_the_graph(tables: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for metric, code in (("rmse", 2), ("f1", 2), ("macro_f1", 0)):
+        assert run("import", tables, tmp_path / "graph", "--metric", metric) == code
+        assert (tmp_path / "graph").exists() == (code == 0)
+    assert run("import", tmp_path / "graph", tmp_path / "copy", "--metric", "log_loss") == 0
+    assert [Task.load(tmp_path / name).metric for name in ("graph", "copy")] == ["macro_f1", "log_loss"]
+    said = capsys.readouterr().err
+    assert "The metric 'rmse' does not fit class labels. Use one of: accuracy" in said
+    assert "Unknown metric 'f1'" in said
+
+
 def test_tables_are_read_without_import(tables: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("train", tables, "--out", tmp_path / "run", *FAST) == 0
     assert "'from' → source" in capsys.readouterr().out

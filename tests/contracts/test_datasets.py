@@ -13,7 +13,8 @@ import scipy.sparse as sp
 from polyformer.datasets import DATASETS, Dataset, load_dataset
 from polyformer.datasets.published import PublishedDataset
 from polyformer.errors import DataNotFound, FileCorrupt, UnknownName
-from polyformer.tasks import METRICS, Task
+from polyformer.metrics import METRICS
+from polyformer.tasks import Task
 from tests.datasets.small_files import write_small
 
 PUBLISHED = [name for name in DATASETS if isinstance(DATASETS[name], PublishedDataset)]

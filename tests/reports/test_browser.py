@@ -60,7 +60,7 @@ def _expected(outcome: Outcome, node: int) -> dict[str, str]:
     assert filters is not None
     names, label = ("safe", "mine"), int(outcome.task.labels[node])
     return {
-        "cluster": f"cluster {filters.cluster[node] + 1}",
+        "cluster": f"kind {filters.cluster[node] + 1}",
         "class": names[label],
         "prediction": names[best],
         "correct": "correct" if best == label else "wrong",
@@ -77,6 +77,17 @@ def _click(page: Any, node: int) -> None:
     x, y = page.execute_script(f"return explorer.screen('{node}')")
     right, down = x - canvas.size["width"] / 2, y - canvas.size["height"] / 2
     ActionChains(page).move_to_element_with_offset(canvas, right, down).click().perform()
+
+
+def test_the_filter_stands_beside_the_map_in_one_view(page: Any, outcome: tuple[Path, Outcome]) -> None:
+    page.execute_script("document.getElementById('explorer').scrollIntoView()")
+    boxes = page.execute_script(
+        "return ['map', 'node-filter', 'panel-title'].map(id => document.getElementById(id).getBoundingClientRect())"
+    )
+    assert all(box["top"] >= 0 and box["bottom"] <= 900 for box in boxes)
+    first = int(page.find_element("id", "panel-title").text.removeprefix("Node "))
+    assert first in outcome[1].split.test
+    assert "test node" in page.find_element("id", "panel-words").text
 
 
 def test_clicking_a_node_shows_its_class_prediction_and_filter(page: Any, outcome: tuple[Path, Outcome]) -> None:

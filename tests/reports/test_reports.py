@@ -130,8 +130,8 @@ def test_without_test_nodes_others_are_judged_and_that_is_said(tmp_path: Path) -
     page = (tmp_path / "r.html").read_text()
     assert "On 30 validation nodes: there are no test nodes." in page
     assert "real values to predict" in page
-    assert findings.outcome is not None
-    assert findings.outcome.interval is None
+    assert findings.record.result is not None
+    assert findings.record.result["test_interval"] is None
 
 
 @pytest.mark.filterwarnings("error:.*(NaN|Degrees of freedom|[Pp]ositive|invalid value)")
@@ -150,8 +150,8 @@ def test_scores_that_are_not_numbers_are_left_out(tmp_path: Path, metric: str) -
     assert "NaN" not in (path / "result.json").read_text()
     findings = gather(path)
     write_report(findings, tmp_path / "r.html")
-    assert findings.outcome is not None
-    assert findings.outcome.interval is None
+    assert findings.record.result is not None
+    assert findings.record.result["test_interval"] is None
     page = (tmp_path / "r.html").read_text()
     assert page.count('<div class="score">') == 1, "that of the validation"
     assert 'id="chart-roc"' not in page

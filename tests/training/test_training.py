@@ -20,9 +20,10 @@ from polyformer.errors import (
 )
 from polyformer.estimators import PolyFormerClassifier
 from polyformer.graph import Graph
+from polyformer.metrics import METRICS
 from polyformer.prediction import predict_scores
 from polyformer.splits import Split, hold_out
-from polyformer.tasks import METRICS, Task, check_trainable
+from polyformer.tasks import Task, check_trainable
 from polyformer.training import loop
 from polyformer.training.early_stopping import EarlyStopping
 from polyformer.training.run import RunRequest, execute_run
@@ -241,11 +242,12 @@ def test_batch_size_is_resolved() -> None:
     assert TrainingSettings(optimizer="lbfgs").resolve(5000, 7).batch_size == 5000
 
 
-def test_early_stopping_needs_a_strictly_greater_score() -> None:
-    stopping = EarlyStopping(patience=2)
+@pytest.mark.parametrize("larger", [True, False])
+def test_early_stopping_needs_a_strictly_better_score(larger: bool) -> None:
+    stopping = EarlyStopping(2, larger)
     assert stopping.update(1, math.nan)
     assert stopping.update(2, 0.5)
-    assert not stopping.update(3, 0.5)
+    assert not stopping.update(3, 0.5 if larger else 0.6)
     assert not stopping.should_stop(3)
     assert not stopping.update(4, math.nan)
     assert stopping.should_stop(4)

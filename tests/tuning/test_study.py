@@ -163,6 +163,14 @@ def test_a_score_is_the_mean_over_the_splits(tmp_path: Path) -> None:
     assert alone[0]["val"] != alone[1]["val"]
 
 
+def test_a_loss_is_searched_for_its_minimum(tmp_path: Path) -> None:
+    asked = replace(request(epochs=2), settings={"hidden_channels": 8, "epochs": 2, "metric": "log_loss"})
+    told: list[Finished] = []
+    options = {"trials": 3, "workers": 1, "larger_is_better": False}
+    best = tune(asked, SPACE, tmp_path / "s.journal", observe=told.append, **options)
+    assert best.score == min(trial.score for trial in told if trial.score is not None) == told[-1].best
+
+
 def test_a_study_goes_on_with_its_own_number_of_splits_only(tmp_path: Path) -> None:
     journal = tmp_path / "s.journal"
     tune(request(epochs=2), SPACE, journal, trials=1, workers=1)

@@ -33,7 +33,10 @@ def compare(
         raise InvalidParameter(f"'--out' must be a file. Got the directory '{out}'. Try {out / 'comparison.html'}.")
     root = None if data_root is None else str(data_root)
     with display.stages() as loading, display.share("tokens") as progress, display.share("runs") as evaluated:
-        found = [gather(run, data_root=root, loading=loading, progress=progress, evaluated=evaluated) for run in runs]
-        size = write_comparison(found, out)
+        findings = [
+            gather(run, data_root=root, importance=False, loading=loading, progress=progress, evaluated=evaluated)
+            for run in runs
+        ]
+        size = write_comparison(findings, out)
     display.say(f"comparison: {out} ({size / 1e6:.1f} MB, opens in any browser)")
     display.result({"out": str(out), "bytes": size})

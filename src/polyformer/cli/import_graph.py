@@ -29,6 +29,9 @@ def import_command(
     ),
     id_type: str = typer.Option("auto", help="auto, integer or string."),
     label_kind: str = typer.Option("auto", help="auto, classes or values (regression)."),
+    metric: str = typer.Option(
+        "", help="Metric to select and report by, e.g. balanced_accuracy or mae. [default: accuracy, or r2 for values]"
+    ),
     protocol: str = typer.Option("uniform", help="How splits are drawn if there are none: uniform, balanced, none."),
     num_splits: int = typer.Option(1, help="How many splits to draw."),
     seed: int = typer.Option(0, help="Of the drawn splits."),
@@ -77,6 +80,7 @@ def import_command(
         columns=None if like is None else trained_columns(like),
         id_type=id_type,
         label_kind=label_kind,
+        metric=metric,
         protocol=protocol,
         num_splits=num_splits,
         seed=seed,

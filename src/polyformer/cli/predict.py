@@ -70,6 +70,6 @@ def predict(
             blocks = stack.enter_context(predict_shards(run, model, task.graph, chosen, out, use, place))
         else:
             blocks = predict_blocks(model, card.reader, task.graph, chosen, use)
-        count = write_predictions(out, blocks, task.ids, card.reader, card.class_names)
+        count = write_predictions(out, blocks, task.ids, card.reader, card.class_names, card.threshold)
     display.say(f"{count:,} predictions written to {out}")
     display.result({"nodes": count, "out": str(out)})

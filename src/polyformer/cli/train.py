@@ -44,6 +44,11 @@ def train(
         help="Settings by name: `fast` holds ours that need a minute or two, `paper` the published ones, `tuned` those "
         "that tuning found for what has none published; or a `.csv` file, as `polyformer tune` writes it.",
     ),
+    metric: str | None = typer.Option(
+        None,
+        help="Select the epoch and report by this metric, e.g. balanced_accuracy, macro_f1, roc_auc, log_loss or mae; "
+        "every fitting metric is in result.json. [default: the data set's, accuracy or r2]",
+    ),
     split: int | None = typer.Option(None, help="Which of the data set's splits. [default: 0]"),
     protocol: str | None = typer.Option(
         None, help="How splits are drawn; the paper's way for that data set by default."
@@ -115,6 +120,8 @@ def train(
     }
     asked = {name: value for name, value in given.items() if value is not None}
     chosen = read_settings(settings, basis, order, self_loops)
+    if metric is not None:
+        chosen["metric"] = metric
     if resume:
         if out is None:
             raise InvalidParameter("'--resume' must come with --out RUN, the run directory to continue. Got none.")
@@ -303,6 +310,25 @@ def _announce(display: Display, facts: dict[str, Any]) -> None:
     )
 
 
+def _judgement(result: dict[str, Any]) -> Iterator[str]:
+    """What tells whether the score is any good, line by line; results of earlier versions say nothing of it."""
+    if result.get("baseline") is not None:
+        yield f"guessing: test {result['baseline']:.4f}"
+    if result.get("test_interval") is not None:
+        yield "95 % over resampled test nodes: {:.4f} to {:.4f}".format(*result["test_interval"])
+    others = {name: score for name, score in result.get("scores", {}).items() if score is not None}
+    others.pop(result["metric"], None)
+    if others:
+        yield "other scores: " + ", ".join(f"{name} {score:.4f}" for name, score in others.items())
+    if result.get("threshold") is not None:
+        yield (
+            f"the classes are unequal: the second is predicted from a probability of {result['threshold']:.4f} on, "
+            f"chosen on validation"
+        )
+    for warning in result.get("warnings", []):
+        yield f"warning: {warning}"
+
+
 def _conclude(display: Display, result: dict[str, Any], out: Path) -> None:
     scores = [
         f"{name} {result[key]:.4f}"
@@ -311,6 +337,8 @@ def _conclude(display: Display, result: dict[str, Any], out: Path) -> None:
     ]
     when = f"epoch {result['best_epoch']} of {result['epochs']}, {result['seconds']:.1f} s"
     display.say(f"{result['metric']}: {', '.join(scores)} at {when}")
+    for line in _judgement(result):
+        display.say(line)
     display.say(f"run directory: {out} (the same in {out / 'result.json'})")
     from polyformer.datasets import DATASETS, data_name
     from polyformer.models import MODELS

@@ -68,6 +68,7 @@ def tune(
     """
     from polyformer.datasets import data_name
     from polyformer.errors import InvalidParameter
+    from polyformer.metrics import METRICS
     from polyformer.presets import check_writable, write_preset
     from polyformer.training.run import RunRequest, load_task
     from polyformer.tuning.space import search_space
@@ -116,6 +117,7 @@ def tune(
             journal,
             trials=trials,
             splits=splits,
+            larger_is_better=METRICS[task.metric].larger_is_better,
             workers=workers,
             observe=observe,
             should_stop=lambda: interrupted() or (end is not None and time.monotonic() > end),

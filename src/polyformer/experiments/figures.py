@@ -15,6 +15,7 @@ from polyformer.experiments import EXPERIMENTS
 from polyformer.experiments.plan import Job, Series
 from polyformer.experiments.records import Records
 from polyformer.files import reporting_io_errors, write_json, write_whole
+from polyformer.metrics import METRICS
 from polyformer.registry import parse_spec
 from polyformer.reports import charts
 from polyformer.reports.findings import Learned, learned_filters
@@ -23,7 +24,6 @@ from polyformer.reports.svg import Panel, draw_svg
 __all__ = ["FIGURES", "Figure", "draw_figure", "write_figure"]
 
 _TIMES = ("seconds", "preparation_seconds", "cpu_seconds", "preparation_cpu_seconds")
-_METRICS = {"accuracy": "accuracy", "roc_auc": "ROC-AUC", "r2": "R²"}
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _filter_panels(runs: Sequence[_Run], data_root: Path | None, clusters: int, 
         learned = learned_filters(run.model, clusters, root, by_shape)
         chart, content = _filters(run, learned)
         metric, score = run.record["result"]["metric"], run.record["result"]["test"]
-        told = "no score" if score is None else f"{_METRICS[metric]} {score:.4f}"
+        told = "no score" if score is None else f"{METRICS[metric].title} {score:.4f}"
         title = f"{run.series.model} on {run.series.dataset}, {told}"
         panels.append(Panel(title, chart, run.remark))
         numbers.append(run.facts() | content)
@@ -198,7 +198,7 @@ def _cost_panels(runs: Sequence[_Run], data_root: Path | None) -> Drawn:
         costs.append(charts.Cost(name, mean["test"], *times, memory))
         numbers.append(some[0].facts() | mean | {"peak_memory_bytes": memory, "runs": len(some), "cut_off": cut_off})
     first = next(iter(by_series.values()))[0]
-    metric = _METRICS[first.record["result"]["metric"]]
+    metric = METRICS[first.record["result"]["metric"]].title
     panels = [
         Panel(f"Score, time and memory on {first.data}", charts.cost_chart(costs, metric), first.remark),
         Panel("Preprocessing before the first step", charts.preparation_chart(costs)),

@@ -6,6 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def import_graph(
     if is_synthetic(source):
         return write_synthetic(str(source), destination, progress)
     if is_native(path):
-        return _copy(path, destination, started)
+        return _copy(path, destination, options.metric, started)
     with import_folder(destination) as folder:
         opened = read_source(path, options)
         sorter, writer, ids = _write_edges(opened, folder, destination, options, progress)
@@ -124,8 +125,10 @@ def _notes(source: Source, task: Task) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _copy(source: Path, destination: Path, started: float) -> ImportSummary:
+def _copy(source: Path, destination: Path, metric: str, started: float) -> ImportSummary:
     task = open_source(source)
+    if metric:
+        task = replace(task, metric=metric)
     task.save(destination)
     graph = task.graph
     return ImportSummary(

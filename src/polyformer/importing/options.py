@@ -7,6 +7,7 @@ from pathlib import Path
 
 from polyformer.columns import Column
 from polyformer.errors import InvalidParameter, UnknownName
+from polyformer.metrics import METRICS
 from polyformer.registry import suggest
 
 __all__ = ["ID_TYPES", "LABEL_KINDS", "PROTOCOLS", "ColumnMatch", "ImportOptions", "ImportSummary"]
@@ -36,7 +37,7 @@ class ImportOptions:
             a graph on which nothing is trained.
         seed, num_splits: split i is drawn with ``seed + i``.
         num_nodes: for edges without a node table; ids must then lie in 0..num_nodes-1.
-        metric: ``accuracy``, ``roc_auc`` or ``r2``; by default what fits the labels.
+        metric: a name in ``METRICS``; by default accuracy, or r2 for values.
         name: what the data is called in runs and reports; by default the name of SOURCE.
         memory: bound in bytes on the resident memory of an import.
 
@@ -75,6 +76,8 @@ class ImportOptions:
         ):
             if value not in choices:
                 raise UnknownName(f"Unknown {name} '{value}'. {suggest(value, choices)}")
+        if self.metric:
+            METRICS[self.metric]
         for name, number, least in (
             ("num_splits", self.num_splits, 1),
             ("max_categories", self.max_categories, 2),

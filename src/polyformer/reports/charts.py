@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyformer.filters import frequency_grid
-from polyformer.reports.findings import Filters, Outcome
+from polyformer.metrics import calibration_bins
+from polyformer.reports.findings import Filters
+from polyformer.reports.importance import Importance
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -19,12 +21,12 @@ __all__ = [
     "PALETTE",
     "Cost",
     "calibration_chart",
-    "class_names",
     "cluster_chart",
     "cluster_curves",
     "confusion_chart",
     "cost_chart",
     "fit_chart",
+    "importance_chart",
     "learning_chart",
     "nodes_chart",
     "order_chart",
@@ -58,11 +60,6 @@ class Cost:
     seconds: float
     preparation: float
     memory: int
-
-
-def class_names(outcome: Outcome) -> list[str]:
-    """What the classes are called."""
-    return [str(name) for name in outcome.card.class_names or range(outcome.card.num_classes)]
 
 
 def _figure(x: str, y: str, **layout: Any) -> go.Figure:
@@ -111,10 +108,10 @@ def learning_chart(metrics: Sequence[dict[str, Any]], metric: str, best_epoch: i
     return figure
 
 
-def confusion_chart(scores: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> go.Figure:
-    """Share of each class that is predicted as each."""
+def confusion_chart(predicted: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> go.Figure:
+    """Share of each class that is predicted as each; classes (n,) and labels (n,)."""
     counts = np.zeros((len(names), len(names)), np.int64)
-    np.add.at(counts, (labels, scores.argmax(axis=1)), 1)
+    np.add.at(counts, (labels, predicted), 1)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     escaped = [html.escape(name) for name in names]
     figure = _figure("predicted", "class")
@@ -148,20 +145,28 @@ def fit_chart(scores: np.ndarray, labels: np.ndarray) -> go.Figure:
     return figure
 
 
-def calibration_chart(scores: np.ndarray, labels: np.ndarray, bins: int = 10) -> tuple[go.Figure, float]:
-    """Accuracy by confidence, and the expected calibration error: the mean gap between the two."""
-    confidence, right = scores.max(axis=1), scores.argmax(axis=1) == labels
-    place = np.minimum((confidence * bins).astype(np.int64), bins - 1)
-    count = np.bincount(place, minlength=bins)
-    used = count > 0
-    mean = np.bincount(place, confidence, bins)[used] / count[used]
-    accuracy = np.bincount(place, right, bins)[used] / count[used]
-    figure = _figure("confidence", "accuracy")
-    size = 6 + 18 * np.sqrt(count[used] / count.max())
-    marker = {"color": PALETTE[0], "size": size}
-    figure.add_scatter(x=mean, y=accuracy, mode="markers+lines", marker=marker, name="nodes", text=count[used])
+def calibration_chart(scores: np.ndarray, labels: np.ndarray) -> go.Figure:
+    """How often the most probable class is right, by its probability."""
+    mean, right, count = calibration_bins(scores, labels)
+    figure = _figure("probability", "share that is right")
+    marker = {"color": PALETTE[0], "size": 6 + 18 * np.sqrt(count / count.max())}
+    figure.add_scatter(x=mean, y=right, mode="markers+lines", marker=marker, name="nodes", text=count)
     _line(figure, [0, 1], [0, 1], "perfect", 6)
-    return figure, float((np.abs(mean - accuracy) * count[used]).sum() / count.sum())
+    return figure
+
+
+def importance_chart(importance: Importance, metric: str, most: int = 15) -> go.Figure:
+    """By how much the score gets worse when a column is shuffled, of the ``most`` columns that matter most."""
+    shown = slice(None, most)
+    names = [name if len(name) <= 24 else f"{name[:23]}…" for name in importance.names[shown]]
+    figure = _figure(f"loss of {metric}", "")
+    figure.update_yaxes(autorange="reversed", tickmode="array", tickvals=[*range(len(names))])
+    figure.update_yaxes(ticktext=[html.escape(name) for name in names])  # two long names may be cut to the same
+    spread = {"type": "data", "array": importance.spread[shown], "color": "#999999", "thickness": 1.5}
+    colour = {"color": PALETTE[0]}
+    rows = np.arange(len(names))
+    figure.add_bar(x=importance.losses[shown], y=rows, orientation="h", error_x=spread, marker=colour, name="loss")
+    return figure
 
 
 def spectrum_chart(spectra: dict[str, np.ndarray]) -> go.Figure:
@@ -199,8 +204,9 @@ def cluster_chart(
     mean, spread = (curves[:, 0] for curves in cluster_curves(filters))  # (C, L)
     if names is None:
         sizes = np.bincount(filters.cluster, minlength=len(mean))
-        names = [f"cluster {c + 1} ({size:,} nodes)" for c, size in enumerate(sizes)]
+        names = [f"kind {c + 1} ({size:,} nodes)" for c, size in enumerate(sizes)]
     figure = _figure(_FREQUENCY, "response h(λ)" if references is None else "response, scaled")
+    figure.update_yaxes(rangemode="tozero")  # zero is what tells an ignored frequency, and it keeps like curves alike
     if references is not None:
         likeness = [float((row - row.mean()) @ references[name]) for row, name in zip(mean, matched, strict=True)]
         peak = np.abs(mean).max(axis=1, keepdims=True)
@@ -221,7 +227,7 @@ def order_chart(filters: Filters) -> go.Figure:
         rows = filters.contributions[filters.cluster == c]
         if len(rows):
             colour = {"color": PALETTE[c % len(PALETTE)]}
-            figure.add_bar(x=np.arange(rows.shape[1]), y=rows.mean(axis=0), name=f"cluster {c + 1}", marker=colour)
+            figure.add_bar(x=np.arange(rows.shape[1]), y=rows.mean(axis=0), name=f"kind {c + 1}", marker=colour)
     return figure
 
 

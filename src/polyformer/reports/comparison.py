@@ -9,6 +9,7 @@ import numpy as np
 
 from polyformer.errors import InvalidParameter
 from polyformer.files import finite
+from polyformer.metrics import METRICS
 from polyformer.reports import charts
 from polyformer.reports.document import Figures, check_extra, score_rows, write_page
 from polyformer.reports.findings import Findings
@@ -36,8 +37,8 @@ def _names(runs: Sequence[Findings]) -> list[str]:
 
 
 def _row(name: str, run: Findings) -> dict[str, str]:
-    config, scores = run.record.config, {row["name"]: row for row in score_rows(run.record, run.outcome)}
-    test, validation = scores.get("test"), scores.get("validation")
+    config, scores = run.record.config, {row["name"]: row for row in score_rows(run.record)}
+    test, guessing, validation = (scores.get(name) for name in ("test", "guessing", "validation"))
     interval = None if test is None else test["interval"]
     return {
         "name": name,
@@ -46,6 +47,7 @@ def _row(name: str, run: Findings) -> dict[str, str]:
         "split": str(config["split"]),
         "seed": str(config["seed"]),
         "metric": config["card"]["metric"],
+        "guessing": "–" if guessing is None else f"{guessing['value']:.4f}",
         "test": "–" if test is None else f"{test['value']:.4f}",
         "interval": "–" if interval is None else f"{interval[0]:.4f} to {interval[1]:.4f}",
         "validation": "–" if validation is None else f"{validation['value']:.4f}",
@@ -59,7 +61,7 @@ def _figures(names: Sequence[str], runs: Sequence[Findings]) -> Figures:
     costs, metrics = _costs(names, runs), {run.record.config["card"]["metric"] for run in runs}
     if costs and len(metrics) == 1:
         note = "The area of a circle is the peak of the process's memory."
-        figures["costs"] = charts.cost_chart(costs, metrics.pop()), "Score, time and memory", note
+        figures["costs"] = charts.cost_chart(costs, METRICS[metrics.pop()].title), "Score, time and memory", note
     responses: dict[str, np.ndarray] = {}
     for i, (name, run) in enumerate(zip(names, runs, strict=True)):
         outcome = run.outcome

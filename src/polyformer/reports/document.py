@@ -13,9 +13,11 @@ import numpy as np
 from polyformer.errors import MissingDependency
 from polyformer.files import finite, reporting_io_errors, write_whole
 from polyformer.filters import BANDS, local_homophily
+from polyformer.metrics import METRICS, predicted_classes
 from polyformer.reports import charts
 from polyformer.reports.explorer import explorer_data
 from polyformer.reports.findings import Findings, Outcome, RunRecord
+from polyformer.reports.words import alike_kinds, filter_words, first_words, importance_words
 from polyformer.training.request import data_sentence
 
 __all__ = ["Figures", "check_extra", "score_rows", "write_page", "write_report"]
@@ -38,8 +40,15 @@ def write_report(findings: Findings, path: Path) -> int:
     context = {
         "record": record,
         "outcome": outcome,
+        "first_words": first_words(findings),
+        "filter_words": filter_words(findings),
+        "warnings": (record.result or {}).get("warnings", []),
+        "all_scores": _all_scores(record),
+        "preprocessing": record.config["task"].get("preprocessing") or [],
+        "alike": [] if outcome is None or outcome.filters is None else alike_kinds(outcome.filters),
+        "importance_words": _importance_words(outcome),
         "facts": _facts(record),
-        "scores": score_rows(record, outcome),
+        "scores": score_rows(record),
         "clusters": _clusters(outcome),
         "relations": _relations(outcome),
     }
@@ -101,14 +110,34 @@ def _facts(record: RunRecord) -> dict[str, str]:
     return facts
 
 
-def score_rows(record: RunRecord, outcome: Outcome | None) -> list[dict[str, Any]]:
-    """Test and validation score, with the interval over resampled test nodes."""
-    result = record.result or {}
-    rows = []
-    for name, key in (("test", "test"), ("validation", "val")):
+def _importance_words(outcome: Outcome | None) -> str:
+    if outcome is None or outcome.importance is None:
+        return ""
+    return importance_words(outcome.importance, outcome.card.metric)
+
+
+def _all_scores(record: RunRecord) -> list[dict[str, Any]]:
+    """Every metric of the test nodes: what it is called, and whether larger is better."""
+    scores = (record.result or {}).get("scores", {})
+    return [
+        {
+            "title": METRICS[name].title,
+            "value": value,
+            "better": "larger" if METRICS[name].larger_is_better else "smaller",
+        }
+        for name, value in scores.items()
+        if value is not None and name in METRICS
+    ]
+
+
+def score_rows(record: RunRecord) -> list[dict[str, Any]]:
+    """Test score with the interval over resampled test nodes, that of guessing, and validation score."""
+    result, rows = record.result or {}, []
+    title = METRICS[record.config["card"]["metric"]].title
+    for name, key in (("test", "test"), ("guessing", "baseline"), ("validation", "val")):
         if finite(result.get(key)) is not None:
-            interval = outcome.interval if outcome is not None and key == "test" else None
-            rows.append({"name": name, "metric": result["metric"], "value": result[key], "interval": interval})
+            interval = result.get("test_interval") if key == "test" else None
+            rows.append({"name": name, "metric": title, "value": result[key], "interval": interval})
     return rows
 
 
@@ -117,7 +146,7 @@ def _figures(record: RunRecord, outcome: Outcome | None) -> Figures:
     found: Figures = {}
     if record.metrics:
         best = None if record.result is None else record.result["best_epoch"]
-        figure = charts.learning_chart(record.metrics, record.config["card"]["metric"], best)
+        figure = charts.learning_chart(record.metrics, METRICS[record.config["card"]["metric"]].title, best)
         note = "Training loss and validation score of every epoch; the dotted line is the epoch that was kept."
         found["learning"] = figure, "Learning curves", note
     if outcome is not None:
@@ -132,21 +161,25 @@ def _outcome_figures(outcome: Outcome) -> Figures:
     if len(nodes) and outcome.task.is_regression:
         found["fit"] = charts.fit_chart(scores, labels), "Predictions", where
     elif len(nodes):
-        if outcome.card.metric == "roc_auc" and len(np.unique(labels)) == 2:
+        if outcome.card.num_classes == 2 and len(np.unique(labels)) == 2:
             found["roc"] = charts.roc_chart(scores, labels), "ROC", where
-        names = charts.class_names(outcome)
+        names, predicted = outcome.task.shown_classes, predicted_classes(scores, outcome.card.threshold)
         note = f"{where} Numbers are nodes, shades their share of the class."
-        found["confusion"] = charts.confusion_chart(scores, labels, names), "Confusion matrix", note
-        figure, gap = charts.calibration_chart(scores, labels)
-        note = f"{where} Expected calibration error {gap:.3f}; the size of a point is its number of nodes."
-        found["calibration"] = figure, "Calibration", note
+        found["confusion"] = charts.confusion_chart(predicted, labels, names), "Confusion matrix", note
+        gap = METRICS["calibration_error"](scores, labels)
+        note = f"{where} Expected calibration error {gap:.4f}; the size of a point is its number of nodes."
+        found["calibration"] = charts.calibration_chart(scores, labels), "Calibration", note
+    if outcome.importance is not None and outcome.importance.names:
+        title = METRICS[outcome.card.metric].title
+        note = "The mean of the repeats, with one standard deviation to each side."
+        found["importance"] = charts.importance_chart(outcome.importance, title), "What shuffling a column costs", note
     if outcome.spectra:
         note = "Where on the spectrum the energy of the features and of the predictions lies; low λ is smooth."
         found["spectrum"] = charts.spectrum_chart(outcome.spectra), "Spectrum of input and output", note
     if outcome.filters is not None:
-        note = "Mean over heads, with one standard deviation over the nodes of the cluster."
+        note = "Mean over heads, with one standard deviation over the nodes of the kind."
         found["clusters"] = charts.cluster_chart(outcome.filters), "Kinds of filters", note
-        note = "Share of each order in the filters of a cluster: Σ |α_k| ‖g_k‖ over heads."
+        note = "Share of each order in the filters of a kind: Σ |α_k| ‖g_k‖ over heads."
         found["orders"] = charts.order_chart(outcome.filters), "What each order contributes", note
     if outcome.unified is not None:
         note = "This model has the same filter for every node."
@@ -177,14 +210,14 @@ def _clusters(outcome: Outcome | None) -> list[dict[str, Any]]:
         inside = filters.cluster == c
         if not inside.any():
             continue
-        row: dict[str, Any] = {"name": f"cluster {c + 1}", "size": int(inside.sum()), "share": float(inside.mean())}
+        row: dict[str, Any] = {"name": f"kind {c + 1}", "size": int(inside.sum()), "share": float(inside.mean())}
         row |= {name: float(filters.bands[inside, i].mean()) for i, name in enumerate(BANDS)}
         row["degree"] = float(degree[inside].mean())
         if homophily is not None:
             known = homophily[inside][np.isfinite(homophily[inside])]
             row["homophily"] = float(known.mean()) if len(known) else None
             counts = np.bincount(labels[inside & (labels >= 0)], minlength=outcome.card.num_classes)
-            names = charts.class_names(outcome)
+            names = task.shown_classes
             order = np.argsort(-counts, kind="stable")[:4]
             parts = [f"{names[i]} ({counts[i] / max(counts.sum(), 1):.0%})" for i in order if counts[i]]
             row["classes"] = ", ".join(parts)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from polyformer.filters import BANDS, local_homophily
-from polyformer.reports.charts import PALETTE, class_names, cluster_curves
+from polyformer.metrics import predicted_classes
+from polyformer.reports.charts import PALETTE, cluster_curves
 from polyformer.reports.findings import NEIGHBOURS, Filters, Outcome
 
 __all__ = ["explorer_data"]
 
 _MISSING = 65535
+_WRONG, _CORRECT = "#D55E00", "#0072B2"
+"""Vermilion and blue, which colour-blind readers can tell apart."""
 
 
 def explorer_data(outcome: Outcome) -> dict[str, Any]:
@@ -24,12 +28,14 @@ def explorer_data(outcome: Outcome) -> dict[str, Any]:
         "ids": ids,
         "nodes": None if len(shown) == task.graph.num_nodes else _pack(shown, np.uint32),
         "count": len(shown),
+        "first": _first_node(outcome),
         "total": task.graph.num_nodes,
         "places": _pack(np.round(np.clip(outcome.places, 0, 1) * _MISSING), np.uint16),
         "aspect": None if outcome.grid is None else outcome.grid**2 / task.graph.num_nodes,
         "palette": PALETTE,
         "columns": _columns(outcome),
         "neighbours": _neighbours(outcome),
+        "elsewhere": _names_elsewhere(outcome),
         "filters": None if outcome.filters is None else _filters(outcome.filters),
     }
 
@@ -38,9 +44,12 @@ def _pack(values: np.ndarray, dtype: Any) -> str:
     return base64.b64encode(np.ascontiguousarray(values, np.dtype(dtype).newbyteorder("<")).tobytes()).decode()
 
 
-def _category(title: str, values: np.ndarray, labels: list[str]) -> dict[str, Any]:
-    """Values 0, 1, … with names; -1 for none."""
-    return {"title": title, "labels": labels, "values": _pack(np.where(values < 0, _MISSING, values), np.uint16)}
+def _category(
+    title: str, values: np.ndarray, labels: list[str], colours: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Values 0, 1, … with names; -1 for none. Colours are those of the palette by default."""
+    packed = _pack(np.where(values < 0, _MISSING, values), np.uint16)
+    return {"title": title, "labels": labels, "colours": colours, "values": packed}
 
 
 def _number(title: str, values: np.ndarray, digits: int = 3) -> dict[str, Any]:
@@ -64,19 +73,19 @@ def _columns(outcome: Outcome) -> dict[str, Any]:
     _, scores = outcome.scores_of(shown)
     labels, columns = task.labels[shown], {}
     if filters is not None:
-        kinds = [f"cluster {c + 1}" for c in range(len(filters.clusters.centres))]
-        columns["cluster"] = _category("cluster of filters", filters.cluster, kinds)
+        kinds = [f"kind {c + 1}" for c in range(len(filters.clusters.centres))]
+        columns["cluster"] = _category("kind of filter", filters.cluster, kinds)
     if task.is_regression:
         columns["class"] = _number("value", labels)
         columns["prediction"] = _number("prediction", scores[:, 0])
         columns["error"] = _number("absolute error", np.abs(scores[:, 0] - labels))
     else:
-        names, best = class_names(outcome), scores.argmax(axis=1)
+        names, best = task.shown_classes, predicted_classes(scores, outcome.card.threshold)
         columns["class"] = _category("class", labels, names)
         columns["prediction"] = _category("prediction", best, names)
         correct = np.where(labels < 0, -1, best == labels)
-        columns["correct"] = _category("correctness", correct, ["wrong", "correct"])
-        columns["confidence"] = _number("probability of the prediction", scores.max(axis=1))
+        columns["correct"] = _category("correctness", correct, ["wrong", "correct"], [_WRONG, _CORRECT])
+        columns["confidence"] = _number("probability of the prediction", scores[np.arange(len(best)), best])
     part = np.full(len(shown), -1)
     for i, nodes in enumerate((outcome.split.train, outcome.split.val, outcome.split.test)):
         part[np.isin(shown, nodes)] = i
@@ -92,17 +101,40 @@ def _columns(outcome: Outcome) -> dict[str, Any]:
     return columns
 
 
-def _neighbours(outcome: Outcome) -> dict[str, str]:
-    """The first neighbours of each node, as many as are shown: where each node's start, and their numbers."""
+def _first_node(outcome: Outcome) -> int:
+    """The row of the node that is shown first: one of those on which the model was tested, else one with a label."""
+    labelled = outcome.task.labels[outcome.shown]
+    known = np.isfinite(labelled) if outcome.task.is_regression else labelled >= 0
+    tested = np.isin(outcome.shown, outcome.split.test)
+    return int(np.argmax(2 * tested + known))
+
+
+def _listed_neighbours(outcome: Outcome) -> tuple[np.ndarray, np.ndarray]:
+    """The first neighbours of each node on the map, as many as are shown: how many, and their numbers."""
     indptr, indices = outcome.task.graph.indptr, outcome.task.graph.indices
     counts = np.minimum(indptr[outcome.shown + 1] - indptr[outcome.shown], NEIGHBOURS)
     starts = np.concatenate([[0], np.cumsum(counts)])
     rows = np.repeat(indptr[outcome.shown] - starts[:-1], counts) + np.arange(starts[-1])
+    return counts, indices[rows]
+
+
+def _names_elsewhere(outcome: Outcome) -> dict[str, str]:
+    """What neighbours that are not on the map are called, by number, where nodes have names."""
+    ids = outcome.task.ids
+    if ids is None:
+        return {}
+    absent = np.setdiff1d(_listed_neighbours(outcome)[1], outcome.shown)
+    return {str(node): str(name) for node, name in zip(absent, ids[absent], strict=True)}
+
+
+def _neighbours(outcome: Outcome) -> dict[str, str]:
+    """How many neighbours each node has in the list, and their numbers."""
+    counts, nodes = _listed_neighbours(outcome)
     small = outcome.task.graph.num_nodes < 1 << 16
     return {
         "width": "Uint16Array" if small else "Uint32Array",
         "counts": _pack(counts, np.uint8),
-        "nodes": _pack(indices[rows], np.uint16 if small else np.uint32),
+        "nodes": _pack(nodes, np.uint16 if small else np.uint32),
     }
 
 

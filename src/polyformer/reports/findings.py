@@ -26,10 +26,11 @@ from polyformer.models.polyformer import PolyFormerModel
 from polyformer.operators import Operator
 from polyformer.prediction import Resources, node_blocks, node_scores
 from polyformer.progress import Share, Stages
+from polyformer.reports.importance import Importance, feature_importance
 from polyformer.reports.node_map import grid_width, plane, sample_nodes
 from polyformer.reports.spectrum import signal_spectrum, sketch_columns
 from polyformer.splits import Split
-from polyformer.tasks import METRICS, Task
+from polyformer.tasks import Task
 from polyformer.training.run import RunRequest, load_task, versions
 from polyformer.training.run_directory import RunDirectory
 from polyformer.training.saved_model import ModelCard, load_model
@@ -115,7 +116,7 @@ class Outcome:
         grid: width of the grid that the map is, if it is one.
         filters: of a node-wise model; ``unified`` (F, L) of one with the same filters for all nodes.
         spectra: density over λ of the input and of the output.
-        interval: 95 % of the test score over resampled test nodes.
+        importance: which feature columns matter; None where that was not asked for or cannot be told.
     """
 
     card: ModelCard
@@ -129,7 +130,7 @@ class Outcome:
     filters: Filters | None
     unified: np.ndarray | None
     spectra: dict[str, np.ndarray]
-    interval: tuple[float, float] | None
+    importance: Importance | None
 
     @property
     def degrees(self) -> np.ndarray:
@@ -204,6 +205,7 @@ def gather(
     *,
     data_root: str | None = None,
     clusters: int | None = None,
+    importance: bool = True,
     memory: int | None = None,
     loading: Stages | None = None,
     report: Callable[[str], None] | None = None,
@@ -214,6 +216,7 @@ def gather(
 
     Args:
         clusters: how many kinds of filters; chosen by default.
+        importance: whether to find out which feature columns matter, where the graph is small.
         memory: bytes that may be used, 80 % of what is free by default.
         evaluated: is told the share of the nodes that is done.
     """
@@ -225,7 +228,11 @@ def gather(
         return Findings(record, None)
     task, split = load_task(_request(record, data_root), loading)
     resources = Resources(memory, None, run, report, progress, evaluated)
-    return Findings(record, _evaluate(record, card, model, task, split, clusters, resources))
+    outcome = _evaluate(record, card, model, task, split, clusters, resources)
+    if importance:  # last, as it binds the model to other features
+        silent = replace(resources, report=None, progress=None, walked=None)
+        outcome = replace(outcome, importance=_importance(model, outcome, silent))
+    return Findings(record, outcome)
 
 
 def _request(record: RunRecord, data_root: str | None) -> RunRequest:
@@ -304,8 +311,13 @@ def _evaluate(
     else:
         rows = scores[np.searchsorted(nodes, shown)] if filters is None else filters.responses
         places = plane(rows)
-    outcome = Outcome(card, task, split, nodes, scores, shown, places, width, filters, unified, spectra, None)
-    return Outcome(**{**outcome.__dict__, "interval": _interval(outcome)})
+    return Outcome(card, task, split, nodes, scores, shown, places, width, filters, unified, spectra, None)
+
+
+def _importance(model: NodeModel, outcome: Outcome, resources: Resources) -> Importance | None:
+    if is_small(outcome.task.graph.num_nodes, outcome.task.graph.num_edges):
+        return feature_importance(model, outcome.card, outcome.task, outcome.split, resources)
+    return Importance.left_out("The graph is large, so it was not computed which columns matter.")
 
 
 def _map_size(card: ModelCard, model: NodeModel, task: Task) -> int:
@@ -317,7 +329,10 @@ def _map_size(card: ModelCard, model: NodeModel, task: Task) -> int:
         per_node += 2 * card.settings.get("heads", 1) * (card.settings["order"] + 1)
     if task.ids is not None:  # names stand there as they are, not in base64
         some = [str(name) for name in task.ids[:1000]]
-        per_node += 0.75 * len(json.dumps(some)) / max(len(some), 1)
+        name = 0.75 * len(json.dumps(some)) / max(len(some), 1)
+        per_node += name
+        if graph.num_nodes > min(_MAP_NODES, _MAP_BYTES / per_node):  # neighbours that are not on the map are named too
+            per_node += degree * (name + 6)
     return min(_MAP_NODES, max(500, int(_MAP_BYTES / per_node)))
 
 
@@ -350,17 +365,3 @@ def describe_filters(
         not isinstance(model, PolyFormerModel),
         channel,
     )
-
-
-def _interval(outcome: Outcome, resamples: int = 200) -> tuple[float, float] | None:
-    nodes, scores = outcome.scores_of(outcome.split.test)
-    if len(nodes) < 2:
-        return None
-    random, labels, metric = np.random.default_rng(0), outcome.task.labels[nodes], METRICS[outcome.card.metric]
-    draws = (random.integers(0, len(nodes), len(nodes)) for _ in range(resamples))
-    values = np.array([metric(scores[draw], labels[draw]) for draw in draws])
-    values = values[np.isfinite(values)]
-    if len(values) == 0:
-        return None
-    least, most = np.quantile(values, [0.025, 0.975])
-    return float(least), float(most)

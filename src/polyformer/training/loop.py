@@ -8,17 +8,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from polyformer.errors import FileCorrupt, InvalidParameter, TrainingDiverged, TrainingInterrupted
+from polyformer.evaluation import Judge
 from polyformer.machine import keeping_freed_memory
 from polyformer.models.contract import NodeModel, Workload
 from polyformer.splits import Split
-from polyformer.tasks import METRICS, Objective
+from polyformer.tasks import Objective
 from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.distributed import ALONE, Workers
 from polyformer.training.early_stopping import EarlyStopping
@@ -38,6 +39,8 @@ __all__ = [
 CHECKPOINT_SECONDS = 10.0
 
 _LBFGS_ITERATIONS, _LBFGS_HISTORY = 100, 50
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,8 @@ class Trainer:
         workers: Workers = ALONE,
         registry: CheckpointRegistry | None = None,
     ) -> None:
-        self.model, self.objective, self.metric = model, objective, METRICS[metric]
+        self.model, self.objective = model, objective
+        self.judge = Judge.of(metric, labels, split, two_classes=objective.name == "binary")
         self.settings, self.seed, self.workers = settings, seed, workers
         self.device = next(model.parameters()).device
         self.train_nodes, self.val_nodes = torch.from_numpy(split.train), torch.from_numpy(split.val)
@@ -188,7 +192,7 @@ class Trainer:
         )
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.checkpoint, self.observer, self.should_stop, self.registry = checkpoint, observer, should_stop, registry
-        self.stopping = EarlyStopping(settings.patience)
+        self.stopping = EarlyStopping(settings.patience, self.judge.metric.larger_is_better)
         self.epoch, self.seconds, self.cpu_seconds = 0, 0.0, 0.0
         self.resumed_after: list[int] = []
         self.best_parameters = self._copy_parameters()
@@ -245,14 +249,24 @@ class Trainer:
         ).save(path)
 
     @torch.no_grad()
-    def score(self, nodes: Tensor, labels: np.ndarray) -> float:
-        """The metric on some nodes, in evaluation mode."""
+    def scores(self, nodes: Tensor) -> np.ndarray | None:
+        """Probabilities (n, C) or values (n, 1) of some nodes, in evaluation mode, on the first; None on others."""
         self.model.eval()
         outputs = self.workers.outputs(self.model, nodes.to(self.device))
+        return None if outputs is None else self.objective.scores(outputs)
 
-        def of_all() -> float:
-            assert outputs is not None, "the first has them"
-            return self.metric(self.objective.scores(outputs), labels)
+    def threshold(self) -> float | None:
+        """From which probability on the second of two unequal classes is predicted, by the validation nodes."""
+        if not self.judge.adjusts:
+            return None
+        return self._on_validation(self.judge.threshold)
+
+    def _on_validation(self, judge: Callable[[np.ndarray, np.ndarray], Value]) -> Value:
+        scores = self.scores(self.val_nodes)
+
+        def of_all() -> Value:
+            assert scores is not None, "the first has them"
+            return judge(scores, self.val_labels)
 
         return self.workers.first(of_all)
 
@@ -266,7 +280,7 @@ class Trainer:
             rank = (self.workers.rank,) if self.workers.rank else ()  # the first draws as one that is alone
             torch.manual_seed(derive_seed(self.seed, 1, epoch, *rank))
             loss = self._train_pass(np.random.default_rng(derive_seed(self.seed, 2, epoch)))
-        val = self.score(self.val_nodes, self.val_labels)
+        val = self._on_validation(self.judge.score)
         self.epoch = epoch
         if self.stopping.update(epoch, val):
             self.best_parameters = self._copy_parameters()

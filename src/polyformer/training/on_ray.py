@@ -17,6 +17,7 @@ import torch
 from polyformer.cluster import Node, connected, nodes
 from polyformer.errors import InvalidParameter, PolyformerError, WorkerLost
 from polyformer.machine import usable_memory
+from polyformer.metrics import METRICS
 from polyformer.progress import Stages
 from polyformer.training.distributed import PATIENCE, ProcessGroup
 from polyformer.training.early_stopping import EarlyStopping
@@ -110,11 +111,12 @@ class _Job:
     def follow(self, observers: Sequence[Observer], should_stop: Callable[[], bool]) -> dict[str, Any]:
         """Wait for the end; epochs are read from the run directory as they come."""
         self.clean()  # what a job that was killed has left
+        larger_is_better = METRICS[self.run.config["card"]["metric"]].larger_is_better
         thread, shown = threading.Thread(target=self._fit, name="polyformer-ray", daemon=True), len(self._records())
         thread.start()
         while thread.is_alive():
             thread.join(_POLL_SECONDS)
-            shown = _show(self._records(), shown, observers)
+            shown = _show(self._records(), shown, observers, larger_is_better)
             if should_stop():
                 self.stop.touch()
         if self.failure is not None:
@@ -227,9 +229,9 @@ def _uses_gpus(device: str, workers: int) -> bool:
     return device != "cpu" and have >= workers
 
 
-def _show(records: list[dict[str, Any]], shown: int, observers: Sequence[Observer]) -> int:
+def _show(records: list[dict[str, Any]], shown: int, observers: Sequence[Observer], larger_is_better: bool) -> int:
     """Tell the observers of epochs that are new; returns how many there are now, fewer after a loss."""
-    best = EarlyStopping(0)
+    best = EarlyStopping(0, larger_is_better)
     for i, record in enumerate(records):
         epoch = EpochRecord(**record | {"val": math.nan if record["val"] is None else record["val"]})
         best.update(epoch.epoch, epoch.val)

@@ -7,7 +7,7 @@ import hashlib
 import importlib.metadata
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -18,13 +18,15 @@ import torch
 
 from polyformer import __version__
 from polyformer.errors import FileCorrupt, InvalidParameter, TrainingDiverged, TrainingInterrupted
+from polyformer.evaluation import Verdict, data_warnings, guess, judge
 from polyformer.files import finite
 from polyformer.machine import peak_memory, usable_memory
+from polyformer.metrics import METRICS, squared_error
 from polyformer.models import NodeModel
 from polyformer.models.token_model import TokenModel
 from polyformer.progress import Share, Stages
 from polyformer.splits import Split
-from polyformer.tasks import Task, label_units, squared_error
+from polyformer.tasks import Task, label_units
 from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.distributed import ALONE, Workers
 from polyformer.training.loop import (
@@ -288,11 +290,12 @@ def _train(
                 raise
             workers.first(lambda: save_weights(run.path, trainer.best_parameters))
             raise TrainingDiverged(f"{error} The model of epoch {trainer.stopping.best_epoch} is kept.") from None
-    test = trainer.score(torch.from_numpy(split.test), task.labels[split.test]) if len(split.test) else None
+    threshold = trainer.threshold()
+    scores = trainer.scores(torch.from_numpy(split.test)) if len(split.test) else None
 
     def finish() -> dict[str, Any]:
-        save_weights(run.path, trainer.best_parameters)
-        result = _result(prepared, trainer, test, preparation)
+        save_weights(run.path, trainer.best_parameters, threshold)
+        result = _result(prepared, trainer, _judged(prepared, scores, threshold), preparation)
         run.write_result(result)
         return result
 
@@ -300,14 +303,14 @@ def _train(
 
 
 def _result(
-    prepared: PreparedRun, trainer: Trainer, test: float | None, preparation: dict[str, float]
+    prepared: PreparedRun, trainer: Trainer, judged: dict[str, Any], preparation: dict[str, float]
 ) -> dict[str, Any]:
     """What ``result.json`` holds."""
     request, task, model, stopping = prepared.request, prepared.task, prepared.model, trainer.stopping
-    result = {
+    return {
         "metric": prepared.card.metric,
         "val": finite(stopping.best_score),
-        "test": finite(test),
+        **judged,
         "best_epoch": stopping.best_epoch,
         "epochs": trainer.epoch,
         "seconds": round(trainer.seconds, 3),
@@ -326,6 +329,28 @@ def _result(
         **model.describe(),
         "versions": versions(),
     }
-    if task.is_regression and test is not None and result["test"] is not None:
-        result["squared_error"] = squared_error(test, task.labels[prepared.split.test])
-    return result
+
+
+def _judged(prepared: PreparedRun, scores: np.ndarray | None, threshold: float | None) -> dict[str, Any]:
+    """What ``result.json`` says about how good the model is, from its scores of the test nodes (n, C)."""
+    task, split, metric = prepared.task, prepared.split, prepared.card.metric
+    names = task.shown_classes
+    warnings = data_warnings(task.labels, split, names)
+    about: dict[str, Any] = {"test": None, "threshold": threshold}
+    if scores is None:
+        return about | Verdict(metric, None, {}, None, None, None).to_json() | {"warnings": warnings}
+    labels, guessed = task.labels[split.test], guess(task.labels[split.train], task.num_classes)
+    verdict = judge(metric, scores, labels, guessed, threshold)
+    about |= {"test": verdict.score, **verdict.to_json()}
+    if task.is_regression and verdict.scores["r2"] is not None:
+        about["squared_error"] = squared_error(verdict.scores["r2"], labels)
+    return about | {"warnings": verdict.warnings(_guessed_answer(metric, guessed, names)) + warnings}
+
+
+def _guessed_answer(metric: str, guessed: np.ndarray, names: Sequence[str]) -> str:
+    """What guessing is, in words."""
+    if not names:
+        return f"always answering the mean of the training values, {guessed[0]:.4g},"
+    if METRICS[metric].counts is None:
+        return "giving every node the shares of the classes in training"
+    return f"always answering '{names[int(guessed.argmax())]}', the most common class in training,"

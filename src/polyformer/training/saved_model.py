@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ class ModelCard:
 
     Attributes:
         units: centre and scale of real-valued outputs.
+        threshold: of two unequal classes, the probability from which on the second is predicted; it is found in the
+            end of training, so that it is stored with the parameters. None: the most probable class.
     """
 
     model: str
@@ -40,6 +42,7 @@ class ModelCard:
     class_names: list[str] | None = None
     columns: tuple[Column, ...] | None = None
     units: tuple[float, float] = (0.0, 1.0)
+    threshold: float | None = None
 
     @property
     def reader(self) -> Objective:
@@ -63,8 +66,8 @@ class ModelCard:
             return kind(self.in_channels, self.reader.out_channels(self.num_classes), settings)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``config.json``."""
-        return asdict(self)
+        """For ``config.json``, which is written before training and so holds no threshold."""
+        return {name: value for name, value in asdict(self).items() if name != "threshold"}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> ModelCard:
@@ -78,9 +81,9 @@ class ModelCard:
             ) from None
 
 
-def save_weights(directory: Path, parameters: Mapping[str, torch.Tensor]) -> None:
-    """Write ``model.safetensors``."""
-    write_tensors(directory / WEIGHTS, dict(parameters), {"format": 1})
+def save_weights(directory: Path, parameters: Mapping[str, torch.Tensor], threshold: float | None = None) -> None:
+    """Write ``model.safetensors``; its header holds the threshold of :class:`ModelCard`."""
+    write_tensors(directory / WEIGHTS, dict(parameters), {"format": 1, "threshold": threshold})
 
 
 def load_model(directory: Path) -> tuple[ModelCard, NodeModel]:
@@ -95,7 +98,7 @@ def load_model(directory: Path) -> tuple[ModelCard, NodeModel]:
         raise DataNotFound(
             f"'{directory}' holds no trained model yet. Finish it with: polyformer train --resume --out {directory}"
         )
-    tensors, _ = read_tensors(directory / WEIGHTS, "model")
+    tensors, about = read_tensors(directory / WEIGHTS, "model")
     model = card.build(seed=0)
     try:
         model.load_state_dict(tensors)
@@ -104,4 +107,4 @@ def load_model(directory: Path) -> tuple[ModelCard, NodeModel]:
             f"'{directory / WEIGHTS}' does not fit '{directory / CONFIG}'. They come from different runs."
         ) from None
     model.eval()
-    return card, model
+    return replace(card, threshold=about.get("threshold")), model

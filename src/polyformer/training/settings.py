@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from polyformer.errors import InvalidParameter
+from polyformer.metrics import METRICS
 from polyformer.nn.checks import check_not_negative, check_rates
 from polyformer.settings import setting
 
@@ -41,7 +42,7 @@ class TrainingSettings:
     targets: Literal["standard", "raw"] = setting(
         "standard", "learn real-valued labels in units of their deviation around their mean, or as they are"
     )
-    metric: Literal["default", "accuracy", "roc_auc", "r2"] = setting("default", "select and report by another metric")
+    metric: str = setting("default", f"select and report by another metric: {', '.join(METRICS)}")
 
     def __post_init__(self) -> None:
         for name in ("epochs", "patience"):
@@ -49,6 +50,8 @@ class TrainingSettings:
                 raise InvalidParameter(f"'{name}' must be 1 or more. Got {getattr(self, name)}.")
         if isinstance(self.batch_size, int) and self.batch_size < 1:
             raise InvalidParameter(f"'batch_size' must be 1 or more, 'auto' or 'full'. Got {self.batch_size}.")
+        if self.metric != "default":
+            METRICS[self.metric]
         check_rates(lr=self.lr)
         check_not_negative(weight_decay=self.weight_decay)
 

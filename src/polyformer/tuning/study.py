@@ -88,6 +88,7 @@ class _Search:
     journal: Path
     trials: int
     splits: int = 1
+    larger_is_better: bool = True
 
     def within(self, memory: int) -> _Search:
         """The same with so much memory for each worker, unless the request names another."""
@@ -101,6 +102,7 @@ def tune(
     *,
     trials: int,
     splits: int = 1,
+    larger_is_better: bool = True,
     workers: int | None = None,
     observe: Callable[[Finished], None] = lambda finished: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -117,13 +119,15 @@ def tune(
         journal: where all workers can write it.
         trials: finished ones in all, those of earlier calls included.
         splits: a trial's score is the mean over so many, from the request's on.
+        larger_is_better: of the score; False for a loss.
         workers: processes at a time, each on one thread; one for each core, or CPU of a cluster, by default.
         observe: is told of every trial that ends.
         should_stop: asked now and then; True ends the search, and the trials under way are tried again next time.
         ray: have the processes be tasks on a Ray cluster.
         address: of that cluster; by default one is started on this machine.
     """
-    study, search = _open(journal), _Search(request, space, journal.absolute(), trials, splits)
+    search = _Search(request, space, journal.absolute(), trials, splits, larger_is_better)
+    study = _open(journal, larger_is_better=larger_is_better)
     with held(journal):
         if _claim(study, search):
             for guess in first_guesses(request, space):
@@ -224,7 +228,7 @@ def _task(search: _Search, stop: Path, number: int) -> None:
     _work(search, number, stop.exists)
 
 
-def _open(journal: Path, seed: int = 0) -> optuna.Study:
+def _open(journal: Path, seed: int = 0, larger_is_better: bool = True) -> optuna.Study:
     try:
         import optuna
         from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
@@ -238,7 +242,7 @@ def _open(journal: Path, seed: int = 0) -> optuna.Study:
         return optuna.create_study(
             storage=optuna.storages.JournalStorage(backend),
             study_name="polyformer",
-            direction="maximize",
+            direction="maximize" if larger_is_better else "minimize",
             load_if_exists=True,
             sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=_STARTUP_TRIALS),
             pruner=optuna.pruners.MedianPruner(_STARTUP_TRIALS, _WARMUP_EPOCHS, _EPOCHS_PER_REPORT),
@@ -287,7 +291,8 @@ def _tell(study: optuna.Study, seen: set[int], observe: Callable[[Finished], Non
         if trial.number not in seen:
             seen.add(trial.number)
             score = trial.value if trial.state.name == "COMPLETE" else None
-            observe(Finished(trial.number, score, trial.params, max(complete, default=None), len(seen)))
+            best = (max if study.direction.name == "MAXIMIZE" else min)(complete, default=None)
+            observe(Finished(trial.number, score, trial.params, best, len(seen)))
 
 
 def _best(study: optuna.Study, request: RunRequest, journal: Path, stopped: bool) -> Best:

@@ -82,10 +82,11 @@
     const place = Math.min(Math.max(share, 0), 1) * (RAMP.length - 1), i = Math.min(Math.floor(place), RAMP.length - 2), t = place - i;
     return "rgb(" + RAMP[i].map((low, c) => Math.round(low + t * (RAMP[i + 1][c] - low))).join(",") + ")";
   }
+  const coloursOf = (column) => column.colours || data.palette;
   function colourAt(column, i) {
     const value = valueOf(column, i);
     if (value === null) return colourOf("--line");
-    if (column.labels) return data.palette[value % data.palette.length];
+    if (column.labels) return coloursOf(column)[value % coloursOf(column).length];
     return rampAt(column.most > column.least ? (value - column.least) / (column.most - column.least) : 0);
   }
   function resize() {
@@ -141,7 +142,7 @@
       span.append(box, text);
       legend.append(span);
     };
-    if (column.labels) column.labels.slice(0, 24).forEach((label, i) => entry(data.palette[i % data.palette.length], label));
+    if (column.labels) column.labels.slice(0, 24).forEach((label, i) => entry(coloursOf(column)[i % coloursOf(column).length], label));
     else {
       const bar = document.createElement("i");
       bar.className = "ramp";
@@ -217,8 +218,17 @@
       row.append(term, text);
       facts.append(row);
     }
+    byId("panel-words").textContent = wordsOf(i);
     drawNeighbours(i);
     drawNodeCharts();
+  }
+  // What matters most, in front of the whole list: what the node is, what was predicted, and whether that is right.
+  function wordsOf(i) {
+    const known = valueOf(columns.class, i) !== null, part = valueOf(columns.part, i);
+    const kind = part === null ? "" : columns.part.labels[part] + " node";
+    if (!columns.correct) return [known ? "Value " + textOf(columns.class, i) : "No known value", "predicted " + textOf(columns.prediction, i), kind].filter(Boolean).join(" · ");
+    const right = known ? textOf(columns.correct, i) : "";
+    return [known ? "Class " + textOf(columns.class, i) : "No known class", "predicted " + textOf(columns.prediction, i), right, kind].filter(Boolean).join(" · ");
   }
   function drawNeighbours(i) {
     const place = byId("panel-neighbours"), degree = valueOf(columns.degree, i), known = around.counts[i];
@@ -227,7 +237,7 @@
     for (let j = around.starts[i]; j < around.starts[i] + known; j++) {
       const row = rowByNumber.get(around.nodes[j]), button = document.createElement("button");
       button.type = "button";
-      button.textContent = row === undefined ? "#" + around.nodes[j] : nameOf(row);
+      button.textContent = row === undefined ? data.elsewhere[around.nodes[j]] || String(around.nodes[j]) : nameOf(row);
       if (row === undefined) { button.disabled = true; button.title = "not on the map"; }
       else button.addEventListener("click", () => choose(row));
       place.append(button);
@@ -249,7 +259,7 @@
       { x: filters.lam.concat(filters.lam.slice().reverse()), y: mean.map((m, l) => m + spread[l]).concat(mean.map((m, l) => m - spread[l]).reverse()), fill: "toself", fillcolor: colour + "2e", line: { width: 0 }, hoverinfo: "skip", showlegend: false, type: "scatter" },
       { x: filters.lam, y: mean, name: columns.cluster.labels[cluster], mode: "lines", line: { color: colour, width: 2, dash: "dash" } },
       { x: filters.lam, y: response, name: "node", mode: "lines", line: { color: colourOf("--text"), width: 2.5 } },
-    ], dressed({ ...axes, xaxis: { title: { text: "frequency λ" } }, yaxis: { title: { text: "response h(λ)" }, automargin: true } }), config);
+    ], dressed({ ...axes, xaxis: { title: { text: "frequency λ" } }, yaxis: { title: { text: "response h(λ)" }, automargin: true, rangemode: "tozero" } }), config);
     Plotly.react("node-coefficients", [{ type: "bar", x: alpha.map((_, k) => k), y: alpha, marker: { color: data.palette[0] }, name: "α" }],
       dressed({ ...axes, margin: { l: 56, r: 12, t: 10, b: 46 }, xaxis: { title: { text: "order k" }, dtick: alpha.length > 12 ? 2 : 1 }, yaxis: { title: { text: "coefficient α_k" }, automargin: true } }), config);
     byId("coefficients-text").textContent = "α: " + alpha.map((a) => a.toFixed(4)).join(", ");
@@ -276,6 +286,6 @@
   drawCharts();
   resize();
   drawLegend();
-  choose(0);
+  choose(data.first);
   new ResizeObserver(() => { if (canvas.clientWidth !== width) resize(); }).observe(canvas);
 })();
