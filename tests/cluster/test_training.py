@@ -69,9 +69,13 @@ def test_a_run_on_ray_is_the_run_of_one_process(tmp_path: Path) -> None:
     assert names[0] == names[1]
 
 
+EPOCHS = 250
+"""So many that a worker is killed before the last, some seconds after the first."""
+
+
 def test_a_killed_worker_goes_on_from_the_last_registered_checkpoint(two: Team, tmp_path: Path) -> None:
     """The first worker, which writes, is killed when two checkpoints or more are registered."""
-    asked = request(settings={"epochs": 600, "patience": 600, "batch_size": "full"})
+    asked = request(settings={"epochs": EPOCHS, "patience": EPOCHS, "batch_size": "full"})
     run, killed = tmp_path / "run", []
 
     def kill() -> None:
@@ -87,12 +91,12 @@ def test_a_killed_worker_goes_on_from_the_last_registered_checkpoint(two: Team, 
 
     killer = threading.Thread(target=kill)
     killer.start()
-    result = execute_on_ray(asked, run, workers=2, checkpoint_seconds=0.5)
+    result = execute_on_ray(asked, run, workers=2, checkpoint_seconds=0.2)
     killer.join()
     assert len(killed) == 1
-    assert 1 < killed[0] < 600
+    assert 1 < killed[0] < EPOCHS
     assert result["resumed_after"] == killed
-    assert [record["epoch"] for record in RunDirectory(run).read_metrics()] == list(range(1, 601))
+    assert [record["epoch"] for record in RunDirectory(run).read_metrics()] == list(range(1, EPOCHS + 1))
     together(two, asked, tmp_path / "whole")
     assert_same_run(tmp_path / "whole", run)
 

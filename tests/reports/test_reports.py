@@ -7,6 +7,7 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from polyformer.graph import Graph
 from polyformer.operators import Operator
 from polyformer.reports import findings as found
 from polyformer.reports import write_report
+from polyformer.reports.comparison import _names
 from polyformer.reports.findings import gather
 from polyformer.reports.node_map import grid_width, plane, sample_nodes
 from polyformer.reports.spectrum import signal_spectrum, sketch_columns
@@ -294,3 +296,12 @@ def test_files_that_a_run_was_started_with_may_be_gone(tmp_path: Path) -> None:
     findings = gather(path)
     assert findings.outcome is not None
     assert "--set hidden_channels=8" in findings.record.command
+
+
+def test_compared_runs_have_the_shortest_names_that_tell_them_apart(tmp_path: Path) -> None:
+    def names(*paths: str) -> list[str]:
+        return _names([Mock(record=Mock(path=tmp_path / path)) for path in paths])
+
+    assert names("a/gcn", "a/mlp") == ["gcn", "mlp"]
+    assert names("a/run", "b/run", "b/other") == ["a/run", "b/run", "b/other"]
+    assert names("a/run", "a/run") == ["1: run", "2: run"]

@@ -31,9 +31,13 @@ def write_comparison(runs: Sequence[Findings], path: Path) -> int:
 
 
 def _names(runs: Sequence[Findings]) -> list[str]:
-    """The directories' names, or their whole paths where two are called the same."""
-    short = [run.record.path.resolve().name for run in runs]
-    return short if len(set(short)) == len(runs) else [f"{i + 1}: {run.record.path}" for i, run in enumerate(runs)]
+    """The directories' names, with as many of the folders above as tell them apart; numbers where nothing does."""
+    paths = [run.record.path.resolve() for run in runs]
+    for depth in range(1, max(len(path.parts) for path in paths)):
+        names = ["/".join(path.parts[-depth:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{number}: {path.name}" for number, path in enumerate(paths, 1)]
 
 
 def _row(name: str, run: Findings) -> dict[str, str]:
