@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,11 +11,16 @@ from polyformer.columns import Column
 from polyformer.errors import InvalidParameter, UnknownName
 from polyformer.registry import suggest
 
-__all__ = ["ID_TYPES", "LABEL_KINDS", "PROTOCOLS", "ColumnMatch", "ImportOptions", "ImportSummary"]
+__all__ = ["ID_TYPES", "LABEL_KINDS", "PROTOCOLS", "ColumnMatch", "ImportOptions", "ImportSummary", "match_lines"]
 
 PROTOCOLS = ("uniform", "balanced", "none")
 ID_TYPES = ("auto", "integer", "string")
 LABEL_KINDS = ("auto", "classes", "values")
+
+_MOST_LINES = 10
+"""More columns of one role than this are told in one line."""
+
+_PLURALS = {"feature": "features", "category": "categories", "feature vector": "feature vectors"}
 
 
 @dataclass(frozen=True)
@@ -101,6 +108,35 @@ class ColumnMatch:
         return f"{self.table}: '{self.column}' → {self.role}"
 
 
+def match_lines(matches: Sequence[ColumnMatch]) -> list[str]:
+    """A line for each match; columns of a table that play the same role share one where there are many of them.
+
+    >>> features = [ColumnMatch("nodes.csv", "feature", f"g{i}") for i in range(217)]
+    >>> match_lines([ColumnMatch("nodes.csv", "id", "node"), *features])
+    ["nodes.csv: 'node' → id", 'nodes.csv: 217 columns → features (g0, g1, g2, …)']
+    """
+    groups: dict[tuple[str, str], list[ColumnMatch]] = {}
+    for match in matches:
+        groups.setdefault((match.table, _kind(match.role)), []).append(match)
+    lines: list[str] = []
+    for (table, kind), members in groups.items():
+        if len(members) <= _MOST_LINES:
+            lines += map(str, members)
+            continue
+        shown = ", ".join(match.column for match in members[:3])
+        lines.append(f"{table}: {len(members):,} columns → {_PLURALS.get(kind, kind)} ({shown}, …)")
+    return lines
+
+
+def _kind(role: str) -> str:
+    """A role without what differs from column to column, such as the categories.
+
+    >>> _kind("category of 3 (a, b, c)")
+    'category'
+    """
+    return re.split(r" of |[,;(]", role)[0].strip()
+
+
 @dataclass(frozen=True)
 class ImportSummary:
     """What was read, matched and written.
@@ -144,7 +180,7 @@ class ImportSummary:
         )
         rows = f"{self.edges_read:,} edge rows, {self.self_loops:,} of them self-loops, in {self.seconds:.1f} s"
         return [
-            *map(str, self.matched),
+            *match_lines(self.matched),
             *self.notes,
             counted,
             f"{rows} ({self.edges_per_second / 1e6:.2f} million a second)",
