@@ -1,10 +1,32 @@
 """``python -m polyformer`` is the command line, also for each worker of ``torchrun -m polyformer``."""
 
+from __future__ import annotations
+
 import contextlib
 import os
+import signal
 import sys
 
-from polyformer.cli import main
+from polyformer.interrupts import end_at_once, listen
+
+__all__ = ["run"]
+
+
+def run() -> None:
+    """The command line as a program of its own: Ctrl-C is answered before anything heavy is loaded."""
+    listen()
+    try:
+        from polyformer.cli import main
+
+        main()
+    except KeyboardInterrupt:
+        end_at_once()
+    except SystemExit as end:
+        if os.environ.get("WORLD_SIZE", "1") != "1":
+            _end_worker(end.code)
+        raise
+    finally:
+        signal.signal(signal.SIGINT, end_at_once)  # nothing is left that could be lost
 
 
 def _end_worker(code: object) -> None:
@@ -20,9 +42,4 @@ def _end_worker(code: object) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except SystemExit as end:
-        if os.environ.get("WORLD_SIZE", "1") != "1":
-            _end_worker(end.code)
-        raise
+    run()

@@ -137,7 +137,7 @@ def test_ctrl_c_ends_the_runner_and_its_processes(plan: Path, tmp_path: Path) ->
     with running(plan, results) as process:
         os.kill(process.pid, signal.SIGINT)
         stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 0
+    assert process.returncode == 130
     assert "the same command goes on from here" in stderr
     assert "| mlp | minefield |" in stdout
     [run] = results.rglob("config.json")

@@ -12,12 +12,12 @@ __all__ = ["graceful_interrupt"]
 
 
 @contextlib.contextmanager
-def graceful_interrupt(announce: Callable[[str], None], stays: str) -> Iterator[Callable[[], bool]]:
+def graceful_interrupt(announce: Callable[[str], None], stays: Callable[[], str]) -> Iterator[Callable[[], bool]]:
     """Gives a function that tells whether Ctrl-C, a polite kill or a closed terminal has asked to stop.
 
     Args:
         announce: is told what happens then.
-        stays: what a second Ctrl-C leaves, for people.
+        stays: what a second Ctrl-C leaves at that moment, for people.
     """
     asked = threading.Event()
 
@@ -26,7 +26,7 @@ def graceful_interrupt(announce: Callable[[str], None], stays: str) -> Iterator[
             raise KeyboardInterrupt
         asked.set()
         with contextlib.suppress(OSError):  # the terminal may be gone
-            announce(f"Stopping after this epoch; press Ctrl-C again to stop at once ({stays}).")
+            announce(f"Stopping after this step or epoch; press Ctrl-C again to stop at once ({stays()}).")
 
     heard = [signal.SIGINT, signal.SIGTERM]
     hangup = getattr(signal, "SIGHUP", None)  # not on every system

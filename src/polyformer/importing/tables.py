@@ -31,6 +31,8 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except PolyformerError:
         raise
+    except pa.ArrowCancelled:  # Ctrl-C, which Arrow takes for itself while it reads
+        raise KeyboardInterrupt from None
     except FileNotFoundError:
         raise DataNotFound(f"There is no file '{path}'. Check the path.") from None
     except Exception as error:  # whatever a reader of a foreign format raises, the file is not what it should be

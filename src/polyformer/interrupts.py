@@ -1,0 +1,64 @@
+"""Ctrl-C ends the program with one sentence and exit code 130, at whatever moment it comes.
+
+Python raises ``KeyboardInterrupt`` wherever it is. Inside an import that is no good place: extension modules are left
+half made, libraries take it for a missing package, and callbacks of the import system print it and lose it.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+__all__ = ["EXIT_CODE", "SENTENCE", "end_at_once", "is_first_worker", "listen"]
+
+EXIT_CODE = 130
+SENTENCE = "polyformer: Interrupted."
+
+
+def listen() -> None:
+    """From now on Ctrl-C ends the program at once during an import, and raises ``KeyboardInterrupt`` elsewhere."""
+    signal.signal(signal.SIGINT, _handle)
+    sys.unraisablehook = _deliver_again
+
+
+def end_at_once(number: int = signal.SIGINT, frame: FrameType | None = None) -> None:
+    """Say the sentence and end this process without taking the interpreter apart; also a handler of signals."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, RuntimeError):  # nobody listens, or the signal came while it was written
+            stream.flush()
+    if is_first_worker():
+        with contextlib.suppress(OSError):
+            os.write(2, f"{SENTENCE}\n".encode())
+    os._exit(EXIT_CODE)
+
+
+def is_first_worker() -> bool:
+    """Whether this process speaks: of the workers that ``torchrun`` started, the first speaks for all."""
+    return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    if _is_importing(frame):
+        end_at_once()
+    raise KeyboardInterrupt
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _deliver_again(unraisable: Any) -> None:
+    """An interrupt that came in a callback, which cannot raise, is raised where the callback returns to."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        _thread.interrupt_main()
+    else:
+        sys.__unraisablehook__(unraisable)
