@@ -32,6 +32,8 @@ def import_command(
     protocol: str = typer.Option("uniform", help="How splits are drawn if there are none: uniform, balanced, none."),
     num_splits: int = typer.Option(1, help="How many splits to draw."),
     seed: int = typer.Option(0, help="Of the drawn splits."),
+    encoding: str = typer.Option("", help="Of CSV files, e.g. latin-1 or cp1252. [default: by its mark, else UTF-8]"),
+    decimal: str = typer.Option("", metavar=".|,", help="Decimal mark in CSV files. [default: recognised]"),
     memory: str = typer.Option("2GiB", help="Bound on the memory that is used."),
     json_only: bool = typer.Option(False, "--json", help="Print a summary as JSON on stdout and nothing else there."),
 ) -> None:
@@ -80,6 +82,8 @@ def import_command(
         protocol=protocol,
         num_splits=num_splits,
         seed=seed,
+        encoding=encoding,
+        decimal=decimal,
         memory=parse_bytes(memory),
     )
     with display.stages() as progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,6 +46,9 @@ class ImportOptions:
         num_nodes: for edges without a node table; ids must then lie in 0..num_nodes-1.
         metric: ``accuracy``, ``roc_auc`` or ``r2``; by default what fits the labels.
         name: what the data is called in runs and reports; by default the name of SOURCE.
+        encoding: of CSV files, e.g. ``latin-1``; by default what a byte-order mark says, else UTF-8.
+        decimal: ``.`` or ``,``, the decimal mark in CSV files; by default recognised where semicolons or tabs separate
+            cells.
         memory: bound in bytes on the resident memory of an import.
 
     Example:
@@ -72,9 +76,12 @@ class ImportOptions:
     num_nodes: int | None = None
     metric: str = ""
     name: str = ""
+    encoding: str = ""
+    decimal: str = ""
     memory: int = 2 * 1024**3
 
     def __post_init__(self) -> None:
+        self._check_text_options()
         for name, value, choices in (
             ("protocol", self.protocol, PROTOCOLS),
             ("id_type", self.id_type, ID_TYPES),
@@ -90,6 +97,14 @@ class ImportOptions:
         ):
             if number is not None and number < least:
                 raise InvalidParameter(f"'{name}' must be {least} or more. Got {number}.")
+
+    def _check_text_options(self) -> None:
+        if self.decimal not in ("", ".", ","):
+            raise InvalidParameter(f"'decimal' must be . or , and nothing else. Got '{self.decimal}'.")
+        try:
+            codecs.lookup(self.encoding or "utf-8")
+        except LookupError:
+            raise UnknownName(f"Unknown encoding '{self.encoding}'. Try utf-8, latin-1, cp1252 or utf-16.") from None
 
 
 @dataclass(frozen=True)

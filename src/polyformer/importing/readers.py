@@ -13,8 +13,9 @@ from polyformer.importing.node_table import NodeTable
 from polyformer.importing.ogb_source import is_ogb, read_ogb
 from polyformer.importing.options import ImportOptions
 from polyformer.importing.raw_pairs import RAW_ENDINGS, RawPairs
+from polyformer.importing.rows import CSV_ENDINGS
 from polyformer.importing.source import Source, check_splits
-from polyformer.importing.tables import CSV_ENDINGS, PARQUET_ENDINGS, open_table
+from polyformer.importing.tables import PARQUET_ENDINGS, open_table
 
 __all__ = ["is_native", "read_source"]
 
@@ -56,20 +57,25 @@ def _read(path: Path, options: ImportOptions) -> Source:
 
 def _read_tables(path: Path, options: ImportOptions) -> Source:
     edges_path, nodes_path = _find_tables(path, options)
-    nodes = None if nodes_path is None else NodeTable(open_table(nodes_path), options)
+    nodes, notes = None, tuple[str, ...]()
+    if nodes_path is not None:
+        table = open_table(nodes_path, options.encoding, options.decimal)
+        nodes = NodeTable(table, replace(options, decimal=table.decimal_mark))
+        notes = (*table.notes, *nodes.notes)
     edges = _open_edges(edges_path, options, nodes)
     name = (path if path.is_dir() else edges_path).name.split(".")[0]
     if nodes is None:
         ids: NodeIds | None = None if options.num_nodes is None else DenseIds(options.num_nodes)
-        return Source("tables", name, edges, ids, matched=edges.matched)
+        return Source("tables", name, edges, ids, matched=edges.matched, notes=edges.notes)
     splits = None if nodes.split is None else (nodes.split,)
-    matched = (*edges.matched, *nodes.matched)
-    return Source("tables", name, edges, nodes.ids, nodes.features, nodes.labels, splits, "", matched, nodes.notes)
+    matched, notes = (*edges.matched, *nodes.matched), (*notes, *edges.notes)
+    return Source("tables", name, edges, nodes.ids, nodes.features, nodes.labels, splits, "", matched, notes)
 
 
 def _open_edges(path: Path, options: ImportOptions, nodes: NodeTable | None) -> EdgeReader:
     if path.is_dir() or path.name.lower().endswith(_TABLES):
-        return TableEdges(open_table(path), options, None if nodes is None else nodes.kind)
+        table = open_table(path, options.encoding, options.decimal)
+        return TableEdges(table, options, None if nodes is None else nodes.kind)
     if not path.name.lower().endswith(RAW_ENDINGS):
         known = ", ".join((*_TABLES, *RAW_ENDINGS))
         raise InvalidData(f"'{path}' is no edge list that can be read: its name must end in one of {known}.")
