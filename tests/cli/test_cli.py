@@ -329,3 +329,15 @@ def test_quick_to_start() -> None:
     code = f"import sys, polyformer, polyformer.cli; print([name for name in {heavy} if name in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert loaded.strip() == "[]"
+
+
+@pytest.mark.parametrize("verb", ["datasets", "models", "bases"])
+def test_lists_load_no_torch(verb: str) -> None:
+    """They answer in a moment: what heavy libraries are for is imported where it is used."""
+    heavy = ("torch", "sklearn", "pyarrow", "pandas")
+    code = (
+        f"import sys; from polyformer.cli import main\ntry: main(['{verb}'])\nexcept SystemExit as end: code = end.code"
+    )
+    code += f"\nprint(code, [name for name in {heavy} if name in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", code, verb], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines()[-1] == "0 []"
