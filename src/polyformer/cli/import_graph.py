@@ -11,7 +11,7 @@ __all__ = ["import_command"]
 
 def import_command(
     source: Path = typer.Argument(
-        ..., metavar="SOURCE", help="Tables, a folder of them, npz, pt, raw file, or synthetic:…"
+        ..., metavar="SOURCE", help="Tables, a folder of them, npz, mat, mtx, pt, raw file, or synthetic:…"
     ),
     destination: Path = typer.Argument(..., metavar="DEST", help="The graph directory to write."),
     edges: Path | None = typer.Option(None, help="The edge table, if SOURCE does not hold it under a usual name."),
@@ -39,9 +39,9 @@ def import_command(
 ) -> None:
     """Turn a graph of your own into a graph directory, in bounded memory.
 
-    Reads CSV and Parquet tables, npz files (heterophilous-graphs keys or a scipy adjacency), PyTorch Geometric files,
-    raw int32 pairs and OGB folders. What was taken as what is shown. Smaller graphs need no import: `polyformer train`
-    reads the same formats.
+    Reads CSV and Parquet tables, npz files (of heterophilous-graphs, gnn-benchmark or scipy), MATLAB and Matrix Market
+    files, PyTorch Geometric files, raw int32 pairs, and folders of OGB and Planetoid. What was taken as what is shown.
+    Smaller graphs need no import: `polyformer train` reads the same formats.
 
     Examples:
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from polyformer.datasets.arrays import read_npz, reading
 from polyformer.datasets.base import Counts
 from polyformer.datasets.npy_stream import NpzMember
 from polyformer.datasets.ogb import CITATION, SPLIT_FILES, URL, read_time_split
 from polyformer.datasets.published import Contents, PublishedDataset, check_counts
 from polyformer.datasets.sources import RemoteFile, processed_root
+from polyformer.formats.arrays import read_npz, reading
 from polyformer.graph import FORMAT, Graph
 from polyformer.progress import Stages
 from polyformer.tasks import Task
