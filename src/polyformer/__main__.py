@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 
-from polyformer.interrupts import end_at_once, listen
+from polyformer.interrupts import end_at_once, listen, stop_listening
 
 __all__ = ["run"]
 
@@ -26,7 +25,7 @@ def run() -> None:
             _end_worker(end.code)
         raise
     finally:
-        signal.signal(signal.SIGINT, end_at_once)  # nothing is left that could be lost
+        stop_listening()
 
 
 def _end_worker(code: object) -> None:

@@ -14,16 +14,39 @@ import sys
 from types import FrameType
 from typing import Any
 
-__all__ = ["EXIT_CODE", "SENTENCE", "end_at_once", "is_first_worker", "listen"]
+__all__ = [
+    "EXIT_CODE",
+    "SENTENCE",
+    "end_at_once",
+    "is_first_worker",
+    "is_interrupt",
+    "listen",
+    "stop_listening",
+]
 
 EXIT_CODE = 130
 SENTENCE = "polyformer: Interrupted."
 
 
 def listen() -> None:
-    """From now on Ctrl-C ends the program at once during an import, and raises ``KeyboardInterrupt`` elsewhere."""
-    signal.signal(signal.SIGINT, _handle)
+    """From now on Ctrl-C ends the program at once during an import, and raises ``KeyboardInterrupt`` elsewhere.
+
+    Where it is ignored, as in a job that a script runs in the background, it stays so.
+    """
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _handle)
     sys.unraisablehook = _deliver_again
+
+
+def stop_listening() -> None:
+    """The work is done: from now on Ctrl-C only ends what is left of the program."""
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, end_at_once)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether an error stands for Ctrl-C: Arrow takes the signal for itself while it reads a table."""
+    return isinstance(error, KeyboardInterrupt) or type(error).__name__ == "ArrowCancelled"
 
 
 def end_at_once(number: int = signal.SIGINT, frame: FrameType | None = None) -> None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData, PolyformerError
 from polyformer.importing.csv_layout import CSV_BLOCK, CsvLayout
 from polyformer.importing.rows import CSV_ENDINGS
+from polyformer.interrupts import is_interrupt
 
 __all__ = ["PARQUET_ENDINGS", "Table", "open_table", "reading"]
 
@@ -31,11 +32,11 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except PolyformerError:
         raise
-    except pa.ArrowCancelled:  # Ctrl-C, which Arrow takes for itself while it reads
-        raise KeyboardInterrupt from None
     except FileNotFoundError:
         raise DataNotFound(f"There is no file '{path}'. Check the path.") from None
     except Exception as error:  # whatever a reader of a foreign format raises, the file is not what it should be
+        if is_interrupt(error):
+            raise KeyboardInterrupt from None
         reason = " ".join(str(error).split())[:300].rstrip(".")
         if "allow_pickle" in reason:  # numpy's advice to load it all the same is not ours
             reason = "it holds no plain arrays"
