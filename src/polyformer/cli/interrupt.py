@@ -6,9 +6,13 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
+from typing import Any
 
-__all__ = ["graceful_interrupt"]
+from polyformer.errors import TrainingInterrupted
+
+__all__ = ["graceful_interrupt", "saying_what_stays", "stopping", "what_stays"]
 
 
 @contextlib.contextmanager
@@ -38,3 +42,42 @@ def graceful_interrupt(announce: Callable[[str], None], stays: Callable[[], str]
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+class _StoppedPreparing(TrainingInterrupted):
+    """The user stopped the work before its first epoch."""
+
+
+def stopping(told: Callable[..., None], should_stop: Callable[[], bool]) -> Callable[..., None]:
+    """The same listener, which ends the preparation once that is asked for; what it has put on disk is used again."""
+
+    def tell(*facts: Any) -> None:
+        told(*facts)
+        if should_stop():
+            raise _StoppedPreparing
+
+    return tell
+
+
+@contextlib.contextmanager
+def saying_what_stays(out: Path) -> Iterator[None]:
+    """Tell of a run that was stopped while it was prepared where it stands, after useless files were removed."""
+    from polyformer.training.run_directory import RunDirectory
+
+    try:
+        yield
+    except _StoppedPreparing:
+        if not (out / "config.json").exists():
+            raise TrainingInterrupted("Stopped before the first epoch. Nothing was written.") from None
+        moment = "training went on" if RunDirectory(out).checkpoint.exists() else "the first epoch"
+        raise TrainingInterrupted(
+            f"Stopped before {moment}. Continue with polyformer train --resume --out {out}"
+        ) from None
+
+
+def what_stays(out: Path) -> str:
+    """What a run that is stopped at once leaves."""
+    from polyformer.training.run_directory import RunDirectory
+
+    saved = RunDirectory(out).checkpoint.exists()
+    return "the last checkpoint stays" if saved else "there is no checkpoint yet"

@@ -16,8 +16,8 @@ import typer
 
 from polyformer.cli.cluster_options import ADDRESS, PLACE, on_ray
 from polyformer.cli.display import Display
-from polyformer.cli.interrupt import graceful_interrupt
-from polyformer.errors import InvalidParameter, PolyformerError, TrainingInterrupted
+from polyformer.cli.interrupt import graceful_interrupt, saying_what_stays, stopping, what_stays
+from polyformer.errors import InvalidParameter, PolyformerError
 from polyformer.interrupts import is_first_worker
 from polyformer.registry import parse_value
 
@@ -132,15 +132,15 @@ def train(
     with (
         environment_workers() as group,
         _run_directory(out, request, group) as place,
-        _saying_what_stays(place),
-        graceful_interrupt(display.say, lambda: _what_stays(place)) as should_stop,
+        saying_what_stays(place),
+        graceful_interrupt(display.say, lambda: what_stays(place)) as should_stop,
         display.stages() as loading,
         display.share("tokens") as progress,
         display.epochs(request.resolve_settings()["epochs"]) as epochs,
     ):
         announce: Callable[..., None] = partial(_announce, display)
         if group.count == 1:
-            loading, progress, announce = (_stopping(told, should_stop) for told in (loading, progress, announce))
+            loading, progress, announce = (stopping(told, should_stop) for told in (loading, progress, announce))
         options: dict[str, Any] = {
             "resume": resume,
             "loading": loading,
@@ -162,45 +162,6 @@ def train(
     display.result(result)
     if write_report:
         _report(display, result, place, request.memory)
-
-
-class _StoppedPreparing(TrainingInterrupted):
-    """The user stopped the work before its first epoch."""
-
-
-def _stopping(told: Callable[..., None], should_stop: Callable[[], bool]) -> Callable[..., None]:
-    """The same listener, which ends the preparation once that is asked for; what it has put on disk is used again."""
-
-    def tell(*facts: Any) -> None:
-        told(*facts)
-        if should_stop():
-            raise _StoppedPreparing
-
-    return tell
-
-
-@contextlib.contextmanager
-def _saying_what_stays(out: Path) -> Iterator[None]:
-    """Tell of a run that was stopped while it was prepared where it stands, after useless files were removed."""
-    from polyformer.training.run_directory import RunDirectory
-
-    try:
-        yield
-    except _StoppedPreparing:
-        if not (out / "config.json").exists():
-            raise TrainingInterrupted("Stopped before the first epoch. Nothing was written.") from None
-        moment = "training went on" if RunDirectory(out).checkpoint.exists() else "the first epoch"
-        raise TrainingInterrupted(
-            f"Stopped before {moment}. Continue with polyformer train --resume --out {out}"
-        ) from None
-
-
-def _what_stays(out: Path) -> str:
-    """What a run that is stopped at once leaves."""
-    from polyformer.training.run_directory import RunDirectory
-
-    saved = RunDirectory(out).checkpoint.exists()
-    return "the last checkpoint stays" if saved else "there is no checkpoint yet"
 
 
 def _on_ray(engine: str, address: str | None, workers: int | None) -> bool:
