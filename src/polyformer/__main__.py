@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 
@@ -34,6 +33,8 @@ def _end_worker(code: object) -> None:
     A thread of the process group may still hold the tensors of the last exchange. It needs the interpreter to let them
     go, and where that is ending, the thread aborts the whole process: a finished run would be reported as failed.
     """
+    import contextlib
+
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # nobody listens any more
             stream.flush()

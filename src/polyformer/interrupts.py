@@ -2,17 +2,23 @@
 
 Python raises ``KeyboardInterrupt`` wherever it is. Inside an import that is no good place: extension modules are left
 half made, libraries take it for a missing package, and callbacks of the import system print it and lose it.
+
+This module imports next to nothing: until :func:`listen` is called, Ctrl-C still gives a traceback.
 """
 
 from __future__ import annotations
 
 import _thread
-import contextlib
 import os
-import signal
 import sys
-from types import FrameType
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from types import FrameType
+    from typing import Any
+else:
+    import _signal as signal  # the same functions without enumerations, which take a while to load
 
 __all__ = [
     "EXIT_CODE",
@@ -51,13 +57,16 @@ def is_interrupt(error: BaseException) -> bool:
 
 def end_at_once(number: int = signal.SIGINT, frame: FrameType | None = None) -> None:
     """Say the sentence and end this process without taking the interpreter apart; also a handler of signals."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, RuntimeError):  # nobody listens, or the signal came while it was written
-            stream.flush()
-    if is_first_worker():
-        with contextlib.suppress(OSError):
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, RuntimeError):  # nobody listens, or the signal came while something was written
+        pass
+    try:
+        if is_first_worker():
             os.write(2, f"{SENTENCE}\n".encode())
-    os._exit(EXIT_CODE)
+    finally:
+        os._exit(EXIT_CODE)
 
 
 def is_first_worker() -> bool:
