@@ -66,6 +66,31 @@ def test_sparse_torch_features_stay_sparse() -> None:
         assert graph.features.toarray().tolist() == dense.tolist()
 
 
+@pytest.mark.parametrize(
+    ("edge_attr", "weighted", "note"),
+    [
+        (torch.tensor([2.0, 3.0]), True, "is taken as the weight"),
+        (torch.tensor([[2], [3]]), True, "is taken as the weight"),
+        (torch.ones(2, 4), False, "is not used: it has 4 numbers per edge"),
+    ],
+)
+def test_edge_attr_of_pyg_is_never_ignored_in_silence(edge_attr: torch.Tensor, weighted: bool, note: str) -> None:
+    from torch_geometric.data import Data
+
+    data = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), edge_attr=edge_attr, num_nodes=3)
+    with pytest.warns(UserWarning, match=note):
+        graph = Graph.from_pyg(data)
+    assert (graph.weights is not None) == weighted
+    if weighted:
+        assert graph.adjacency()[0, 1] == 2.0
+    data.edge_weight = torch.tensor([5.0, 6.0])
+    with pytest.warns(UserWarning, match="'edge_weight' holds the weights"):
+        assert Graph.from_pyg(data).adjacency()[0, 1] == 5.0
+    data = Data(edge_index=data.edge_index, edge_attr=torch.tensor([1.0, -1.0]), num_nodes=3)
+    with pytest.raises(InvalidData, match=r"Got -1\.0 for edge 1\. Set edge_weight, or remove edge_attr"):
+        Graph.from_pyg(data)
+
+
 def test_from_pyg_and_networkx() -> None:
     from torch_geometric.data import Data
 

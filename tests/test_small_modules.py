@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from polyformer.arrays import writable
 from polyformer.errors import (
     DataNotFound,
     FileCorrupt,
@@ -119,6 +120,16 @@ def test_digest_depends_on_dtype_shape_and_content() -> None:
     others = [base.reshape(2, 3), base.astype(np.float64), base[::-1]]
     assert len({array_digest(array) for array in [base, *others]}) == 4
     assert array_digest(base) == array_digest(base.copy(), chunk_bytes=5)
+
+
+def test_a_mapped_array_can_be_written_without_changing_its_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(6.0).reshape(2, 3))
+    mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
+    for array in (mapped, mapped[1:]):
+        ours = writable(array)
+        assert np.array_equal(ours, array)
+        ours[0] = 7.0
+    assert np.array_equal(np.load(tmp_path / "a.npy"), np.arange(6.0).reshape(2, 3))
 
 
 def test_sizes() -> None:

@@ -6,9 +6,11 @@ The names below are loaded when they are first used, so ``import polyformer`` is
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # typing takes a while to load, and until the command line runs Ctrl-C gives a traceback
 if TYPE_CHECKING:
+    from typing import Any
+
     from polyformer import errors
     from polyformer.bases import (
         Bernstein,

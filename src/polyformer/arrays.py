@@ -13,7 +13,7 @@ import numpy as np
 
 from polyformer.errors import FileCorrupt
 
-__all__ = ["RowReader", "aligned_empty", "row_pieces", "row_ranges"]
+__all__ = ["RowReader", "aligned_empty", "row_pieces", "row_ranges", "writable"]
 
 _CACHE_LINE = 64
 
@@ -28,6 +28,19 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     memory = np.empty(size + _CACHE_LINE, np.uint8)
     start = -memory.ctypes.data % _CACHE_LINE
     return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def writable(array: np.ndarray) -> np.ndarray:
+    """The same numbers in an array that may be written to, as torch demands of every array that becomes a tensor.
+
+    A memory-mapped file is mapped again, so that a write would change this process's copy of a page and never the
+    file; nothing is read for that. Another array that is read-only is copied.
+    """
+    if array.flags.writeable:
+        return array
+    if isinstance(array, np.memmap) and _is_whole(array):
+        return np.memmap(str(array.filename), array.dtype, "c", array.offset, array.shape)
+    return array.copy()
 
 
 class RowReader:

@@ -7,10 +7,13 @@ next step; the command line prints it as it stands.
 
 from __future__ import annotations
 
+from polyformer.interrupts import EXIT_CODE
+
 __all__ = [
     "DataNotFound",
     "DownloadFailed",
     "FileCorrupt",
+    "Interrupted",
     "InvalidData",
     "InvalidParameter",
     "MissingDependency",
@@ -95,7 +98,13 @@ class TrainingDiverged(PolyformerError):
     """The loss became infinite or not a number; the model of the best epoch so far is in the run directory."""
 
 
-class TrainingInterrupted(PolyformerError):
+class Interrupted(PolyformerError):
+    """The user stopped the work; the same command goes on with what was done so far."""
+
+    exit_code = EXIT_CODE
+
+
+class TrainingInterrupted(Interrupted):
     """Training was stopped by the user; what was done so far is in the run directory."""
 
 

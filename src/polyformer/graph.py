@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +31,7 @@ from polyformer.graph_checks import (
     check_weights,
     count_nodes,
     edges_of_adjacency,
+    pyg_weights,
     sum_rows,
     validate_sparse,
 )
@@ -115,10 +117,17 @@ class Graph:
 
     @classmethod
     def from_pyg(cls, data: Any) -> Graph:
-        """From a ``torch_geometric.data.Data`` with ``edge_index`` and, if present, ``x`` and ``edge_weight``."""
+        """From a ``torch_geometric.data.Data`` with ``edge_index`` and, if present, ``x`` and ``edge_weight``.
+
+        Without ``edge_weight``, an ``edge_attr`` of one number per edge is the weight. A warning tells what becomes of
+        an ``edge_attr``: features of edges are not read.
+        """
         if getattr(data, "edge_index", None) is None:
             raise InvalidData("'data' must have an edge_index. Got one without; pass a torch_geometric Data object.")
-        return cls(data.edge_index, getattr(data, "x", None), data.num_nodes, getattr(data, "edge_weight", None))
+        weights, note = pyg_weights(getattr(data, "edge_weight", None), getattr(data, "edge_attr", None))
+        if note:
+            warnings.warn(note, stacklevel=2)
+        return cls(data.edge_index, getattr(data, "x", None), data.num_nodes, weights)
 
     @classmethod
     def from_networkx(cls, graph: Any, features: Any = None, weight: str | None = None) -> Graph:

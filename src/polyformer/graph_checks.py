@@ -201,6 +201,31 @@ def check_weights(edge_weight: Any, num_edges: int) -> np.ndarray | None:
     return weights
 
 
+def pyg_weights(edge_weight: Any, edge_attr: Any) -> tuple[Any, str]:
+    """The weights of a PyTorch Geometric graph, None for none, and a sentence on what becomes of its ``edge_attr``.
+
+    One number per edge is a weight where there is no ``edge_weight``; several are features of edges, which no model
+    here reads.
+    """
+    if edge_attr is None:
+        return edge_weight, ""
+    values = to_numpy(edge_attr, "edge_attr")
+    single = values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1)
+    if edge_weight is not None:
+        return edge_weight, "'edge_attr' is not used: 'edge_weight' holds the weights."
+    if not single:
+        size = values[:1].size
+        return None, f"'edge_attr' is not used: it has {size} numbers per edge, and features of edges are not read."
+    values = values.reshape(-1)
+    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0))) if values.dtype.kind in "biuf" else np.arange(1)
+    if len(bad):
+        raise InvalidData(
+            f"'edge_attr' has one value per edge, which would be its weight, but weights are finite and not negative. "
+            f"Got {values[bad[0]]} for edge {int(bad[0])}. Set edge_weight, or remove edge_attr."
+        )
+    return values, "'edge_attr' has one number per edge and is taken as the weight; set edge_weight to use another."
+
+
 def check_csr(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None, features: Features | None) -> None:
     """What memory safety of the native kernel, and finite tokens, rest on."""
     num_nodes = len(indptr) - 1

@@ -7,13 +7,24 @@ from collections.abc import Callable
 
 from polyformer.errors import InvalidParameter
 
-__all__ = ["Share", "Stages", "format_seconds", "parse_seconds"]
+__all__ = ["Share", "Stages", "format_seconds", "parse_seconds", "part_of"]
 
 Share = Callable[[float], None]
 """Told the share of one piece of work that is done, in [0, 1]."""
 
 Stages = Callable[[str, int, int | None], None]
 """Told what is being done, how much of it is (bytes or rows), and how much there is in all, if known."""
+
+
+def part_of(whole: Share, start: float, stop: float) -> Share:
+    """For a step of some work: its share from 0 to 1 is told as a share of the whole from ``start`` to ``stop``.
+
+    >>> shares = []
+    >>> part_of(shares.append, 0.5, 0.75)(1.0)
+    >>> shares
+    [0.75]
+    """
+    return lambda done: whole(start + (stop - start) * done)
 
 
 def format_seconds(seconds: float) -> str:

@@ -5,9 +5,13 @@ A *spec* is ``name`` or ``name:key=value,key=value``, e.g. ``minefield:width=50,
 
 from __future__ import annotations
 
+import ast
 import difflib
-import importlib
+import importlib.util
+import inspect
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from polyformer.errors import InvalidParameter, UnknownName
@@ -46,6 +50,16 @@ class Registry(Generic[Entry]):
             return cast(Entry, getattr(importlib.import_module(module), attribute))
         return entry
 
+    def summary(self, name: str) -> str:
+        """The first paragraph of an entry's docstring, in one line and without markup.
+
+        It is read from the source file where the entry is not imported yet: what the module imports may be heavy.
+        """
+        entry = self._entries[name]
+        text = _written_docstring(*entry.split(":")) if isinstance(entry, str) else None
+        text = inspect.getdoc(self[name]) if text is None else text
+        return re.sub(r":\w+:|`", "", " ".join((text or "").split("\n\n")[0].split()))
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
@@ -54,6 +68,16 @@ class Registry(Generic[Entry]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def _written_docstring(module: str, attribute: str) -> str | None:
+    """The docstring of a class as its module's source file has it; None where it has none there."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    classes = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == attribute)
+    return next((ast.get_docstring(node) for node in classes), None)
 
 
 def suggest(name: str, choices: Iterable[str]) -> str:

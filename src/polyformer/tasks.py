@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch.nn import functional
 
 from polyformer.columns import Column, columns_from_json
 from polyformer.errors import FileCorrupt, InvalidData
@@ -21,6 +19,9 @@ from polyformer.graph_checks import to_numpy
 from polyformer.metrics import METRICS, fitting_metrics
 from polyformer.registry import Registry
 from polyformer.splits import Split
+
+if TYPE_CHECKING:  # torch is loaded where a loss is computed: a list of data sets can do without it
+    import torch
 
 __all__ = [
     "OBJECTIVES",
@@ -77,6 +78,8 @@ class Multiclass(Objective):
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, class_weights: torch.Tensor | None = None
     ) -> torch.Tensor:
+        from torch.nn import functional
+
         return functional.cross_entropy(outputs, labels, weight=class_weights, reduction="sum")
 
     def scores(self, outputs: torch.Tensor) -> np.ndarray:
@@ -94,14 +97,16 @@ class Binary(Objective):
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, class_weights: torch.Tensor | None = None
     ) -> torch.Tensor:
+        from torch.nn import functional
+
         weight = None if class_weights is None else class_weights[labels]
         return functional.binary_cross_entropy_with_logits(
             outputs[:, 0], labels.to(outputs.dtype), weight, reduction="sum"
         )
 
     def scores(self, outputs: torch.Tensor) -> np.ndarray:
-        positive = outputs[:, 0].double().sigmoid()
-        return np.asarray(torch.stack([1 - positive, positive], dim=1).cpu().numpy())
+        positive = outputs[:, 0].double().sigmoid().cpu().numpy()
+        return np.stack([1 - positive, positive], axis=1)
 
 
 class Regression(Objective):
@@ -121,6 +126,8 @@ class Regression(Objective):
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, class_weights: torch.Tensor | None = None
     ) -> torch.Tensor:
+        from torch.nn import functional
+
         targets = (labels - self.centre) / self.scale
         return functional.mse_loss(outputs[:, 0], targets.to(outputs.dtype), reduction="sum")
 

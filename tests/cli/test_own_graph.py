@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from polyformer.datasets import load_dataset
 from polyformer.tasks import Task
@@ -307,3 +308,31 @@ def test_predictions_as_csv_and_under_no_other_name(
     assert "'--out' must end in .parquet or .csv." in capsys.readouterr().err
     assert run("filters", people, "--out", tmp_path / "f.csv") == 2
     assert "'--out' must end in .parquet." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", ["mlp", "gcn", "polyformer"])
+def test_no_read_only_array_becomes_a_tensor(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch warns of it, once in a process: so each conversion is looked at."""
+    convert = torch.from_numpy
+
+    def checked(array: np.ndarray) -> torch.Tensor:
+        assert array.flags.writeable
+        return convert(array)
+
+    load_dataset("minefield:width=15,height=12").save(tmp_path / "graph")
+    monkeypatch.setattr(torch, "from_numpy", checked)
+    route = ["--set=token_route=projected"] if model == "polyformer" else []
+    settings = ["--set=epochs=1", "--set=hidden_channels=8", "--no-report", *route]
+    assert run("train", tmp_path / "graph", "--model", model, "--out", tmp_path / "run", *settings) == 0
+    assert run("predict", tmp_path / "run", "--out", tmp_path / "p.csv") == 0
+
+
+def test_many_columns_are_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = {"id": range(30), "label": [i % 2 for i in range(30)], **{f"g{i}": np.arange(30.0) for i in range(200)}}
+    edges = {"source": range(29), "target": range(1, 30)}
+    for name, columns in (("nodes", nodes), ("edges", edges)):
+        pq.write_table(pa.table({key: list(values) for key, values in columns.items()}), tmp_path / f"{name}.parquet")
+    assert run("train", tmp_path, "--out", tmp_path / "run", "--model", "mlp", "--set=epochs=1", "--no-report") == 0
+    assert "nodes.parquet: 200 columns → features (g0, g1, g2, …)\n" in capsys.readouterr().out
+    assert run("predict", tmp_path / "run", tmp_path, "--out", tmp_path / "p.csv") == 0
+    assert capsys.readouterr().out.count("→") == 5

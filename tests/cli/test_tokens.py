@@ -71,8 +71,9 @@ def test_train_and_predict_from_a_token_directory(tmp_path: Path, capsys: pytest
     assert (config["tokens"], config["memory"]) == (str(tmp_path / "t"), 20_000)
     assert (config["settings"]["basis"], config["settings"]["order"]) == ("bernstein", 2)
     assert run("train", "--resume", "--out", tmp_path / "run", *bound) == 0
-    assert run("train", "--resume", "--out", tmp_path / "run", "--memory", "30kB") == 2
-    assert "was started with memory=20000. Got 30000." in capsys.readouterr().err
+    assert run("train", "--resume", "--out", tmp_path / "run", "--memory", "30kB") == 0
+    assert run("train", "--resume", "--out", tmp_path / "run", "--order", "3") == 2
+    assert "was started with order=2. Got 3." in capsys.readouterr().err
     assert run("predict", tmp_path / "run", "--out", tmp_path / "a.parquet") == 0
     np.save(tmp_path / "nodes.npy", np.array([7, 250, 3]))
     some = ["--nodes", tmp_path / "nodes.npy", *bound]

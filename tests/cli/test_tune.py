@@ -56,10 +56,14 @@ def test_ctrl_c_says_what_stays(
         return studies.Best(0.5, {}, 1, should_stop())
 
     monkeypatch.setattr(studies, "tune", search)
-    assert run("tune", BOARD, "--study", tmp_path / "s.journal", *SMALL) == 0
-    out = capsys.readouterr().out
-    assert "press Ctrl-C again to stop at once (what is under way is tried again next time)." in out
-    assert "stopped; the same command goes on from here" in out
+    assert run("tune", BOARD, "--study", tmp_path / "s.journal", *SMALL) == 130
+    captured = capsys.readouterr()
+    assert "best of 1 trials: roc_auc 0.5000 on 45 validation nodes\n" in captured.out
+    assert "press Ctrl-C again to stop at once (what is under way is tried again next time)." in captured.out
+    assert captured.err == "polyformer: The search was stopped; the same command goes on from here.\n"
+    assert "warning" not in captured.out
+    assert run("tune", "minefield:width=10,height=10", "--study", tmp_path / "small.journal", *SMALL) == 130
+    assert "warning: so few validation nodes hardly tell good settings from lucky ones" in capsys.readouterr().out
 
 
 def test_nothing_but_failures_is_said_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,7 +122,7 @@ def test_ctrl_c_ends_the_runner_and_its_processes(plan: Path, tmp_path: Path) ->
     results = tmp_path / "results"
     with start_reproducing(plan, results) as process:
         process.signal(signal.SIGINT)
-        assert process.wait() == 0
+        assert process.wait() == 130
         assert "the same command goes on from here" in process.errors
         assert "| mlp | minefield |" in process.output
     [run] = results.rglob("config.json")

@@ -164,7 +164,7 @@ def test_parts_in_a_folder_are_one_table(tmp_path: Path, example: Example) -> No
 
 def test_numbers_and_words_that_change_further_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a CSV's first block holds does not bind the rest: fractions after whole numbers, digits after words."""
-    monkeypatch.setattr(table_files, "_CSV_BLOCK", 256)
+    monkeypatch.setattr(table_files, "CSV_BLOCK", 256)
     numbers = [*range(60), 0.5, 2e30]
     words = ["red" if i < 60 else "7" for i in range(62)]
     (tmp_path / "edges.csv").write_text("source,target\n0,1\n")

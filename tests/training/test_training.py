@@ -257,7 +257,7 @@ def test_early_stopping_needs_a_strictly_better_score(larger: bool) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"split": 10}, InvalidParameter, r"'split' must lie in 0\.\.9"),
+        ({"split": 10}, InvalidParameter, r"has 10 splits, numbers 0 to 9\. Got 10"),
         ({"settings": {"epochs": 0}}, InvalidParameter, "'epochs' must be 1 or more"),
         ({"settings": {"lr": "fast"}}, InvalidParameter, "'lr' must be a number. Got 'fast'"),
         ({"settings": {"batch_size": 0}}, InvalidParameter, "'batch_size' must be 1 or more"),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -98,7 +99,7 @@ class FullGraphModel(NodeModel):
 def edge_tensor(graph: Graph) -> Tensor:
     """Edges in both directions as PyTorch Geometric takes them: (2, 2|E|)."""
     adjacency = graph.adjacency().tocoo()
-    return torch.stack([torch.from_numpy(part).long() for part in (adjacency.row, adjacency.col)])
+    return torch.from_numpy(np.stack([adjacency.row, adjacency.col]).astype(np.int64, copy=False))
 
 
 def require_message_memory(graph: Graph, num_layers: int, channels: int, workload: Workload) -> None:

@@ -15,7 +15,6 @@ import typer
 from polyformer.cli.bases import bases
 from polyformer.cli.compare import compare
 from polyformer.cli.datasets import datasets
-from polyformer.cli.display import speaks
 from polyformer.cli.filters import filters
 from polyformer.cli.import_graph import import_command
 from polyformer.cli.models import models
@@ -26,6 +25,7 @@ from polyformer.cli.tokens import tokens
 from polyformer.cli.train import train
 from polyformer.cli.tune import tune
 from polyformer.errors import PolyformerError
+from polyformer.interrupts import EXIT_CODE, is_first_worker
 
 __all__ = ["app", "main"]
 
@@ -63,13 +63,15 @@ def _options(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line; an error is one sentence on stderr, with a code: 1 failed, 2 bad input."""
+    """Run the command line; an error is one sentence on stderr, with a code: 1 failed, 2 bad input, 130 interrupted."""
     _share_cores()
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         code = app(arguments, prog_name="polyformer", standalone_mode=False)
+        if code == EXIT_CODE:  # what Typer makes of Ctrl-C, without a word
+            raise KeyboardInterrupt
     except PolyformerError as error:
         if debug:
             raise
@@ -78,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         hint = " ".join(["polyformer", *arguments[:1], "--help"]) if arguments else "polyformer --help"
         sys.exit(_fail(f"{error.format_message()} Try '{hint}'.", 2))
     except (KeyboardInterrupt, typer.Abort):
-        sys.exit(_fail("Interrupted.", 1))
+        sys.exit(_fail("Interrupted.", EXIT_CODE))
     except BrokenPipeError:
         sys.exit(1)
     except Exception as error:
@@ -98,6 +100,6 @@ def _share_cores() -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    if speaks():
+    if is_first_worker():
         print(f"polyformer: {' '.join(message.split())}", file=sys.stderr)
     return code

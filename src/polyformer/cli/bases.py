@@ -16,16 +16,10 @@ def bases() -> None:
 
     - `polyformer train --basis jacobi:a=0.5,b=1`
     """
-    import inspect
-
     from polyformer.bases import BASES
 
     display = Display()
     for name in BASES:
         kind = BASES[name]
-        summary = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
         options = ", ".join(f"{key}={value}" for key, value in kind().options.items())
-        display.say(
-            f"{name:<11} {summary.replace(':math:', '').replace('`', '')}"
-            + (f" Options: {options}." if options else "")
-        )
+        display.say(f"{name:<11} {BASES.summary(name)}" + (f" Options: {options}." if options else ""))

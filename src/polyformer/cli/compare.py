@@ -24,6 +24,7 @@ def compare(
     - `polyformer compare runs/polyattn runs/unifilter --out comparison.html`
     """
     from polyformer.errors import InvalidParameter
+    from polyformer.progress import part_of
     from polyformer.reports import check_extra, write_comparison
     from polyformer.reports.findings import gather
 
@@ -32,11 +33,16 @@ def compare(
     if out.is_dir():
         raise InvalidParameter(f"'--out' must be a file. Got the directory '{out}'. Try {out / 'comparison.html'}.")
     root = None if data_root is None else str(data_root)
-    with display.stages() as loading, display.share("tokens") as progress, display.share("runs") as evaluated:
-        findings = [
-            gather(run, data_root=root, importance=False, loading=loading, progress=progress, evaluated=evaluated)
-            for run in runs
-        ]
+    findings = []
+    with display.stages() as loading, display.share("comparing") as shown:
+        for number, run in enumerate(runs):
+            tokens, evaluated, ended = ((number + part) / (len(runs) + 1) for part in (0.2, 0.6, 1.0))
+            begun = number / (len(runs) + 1)
+            progress, evaluating = part_of(shown, begun, tokens), part_of(shown, tokens, evaluated)
+            findings.append(
+                gather(run, data_root=root, importance=False, loading=loading, progress=progress, evaluated=evaluating)
+            )
+            shown(ended)
         size = write_comparison(findings, out)
     display.say(f"comparison: {out} ({size / 1e6:.1f} MB, opens in any browser)")
     display.result({"out": str(out), "bytes": size})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -14,18 +13,16 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from polyformer.interrupts import is_first_worker
+from polyformer.progress import format_seconds
+
 if TYPE_CHECKING:
     from polyformer.progress import Share, Stages
     from polyformer.training.loop import EpochRecord, Observer
 
-__all__ = ["Display", "speaks"]
+__all__ = ["Display"]
 
 SECONDS_PER_LINE = 5.0
-
-
-def speaks() -> bool:
-    """Whether this process prints: of the workers that ``torchrun`` started, the first speaks for all."""
-    return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
 
 
 class Display:
@@ -33,7 +30,7 @@ class Display:
 
     def __init__(self, json_only: bool = False) -> None:
         self.json_only = json_only
-        self.console = Console(stderr=json_only, highlight=False, soft_wrap=True, quiet=not speaks())
+        self.console = Console(stderr=json_only, highlight=False, soft_wrap=True, quiet=not is_first_worker())
 
     def say(self, text: str = "") -> None:
         """A line."""
@@ -41,7 +38,7 @@ class Display:
 
     def result(self, content: Any) -> None:
         """The machine-readable result, if that was asked for."""
-        if self.json_only and speaks():
+        if self.json_only and is_first_worker():
             sys.stdout.write(json.dumps(content, indent=2) + "\n")
 
     @contextlib.contextmanager
@@ -55,11 +52,15 @@ class Display:
         start = time.monotonic()
         first: float | None = None
 
-        def state(done: float) -> tuple[str, float]:
+        def state(done: float) -> tuple[str, str]:
+            """The rate and the time left, for people; nothing while nothing has been done."""
             nonlocal first
             first = done if first is None else first
             rate = (done - first) / max(time.monotonic() - start, 1e-9)
-            return (f", {rate * work:,.0f} {unit}/s" if work else ""), (1 - done) / max(rate, 1e-9)
+            if rate <= 0:
+                return "", ""
+            left = f", {format_seconds((1 - done) / rate)} left"
+            return (f", {rate * work:,.0f} {unit}/s" if work else ""), left
 
         if self.console.is_terminal:
             columns = (
@@ -83,7 +84,7 @@ class Display:
             now, (rate, left) = time.monotonic(), state(done)
             if now - last > SECONDS_PER_LINE:
                 last = now
-                self.say(f"{title}: {100 * done:.0f} %{rate}, {left:.0f} s left")
+                self.say(f"{title}: {100 * done:.0f} %{rate}{left}")
 
         yield line
 

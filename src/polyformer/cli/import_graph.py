@@ -11,7 +11,7 @@ __all__ = ["import_command"]
 
 def import_command(
     source: Path = typer.Argument(
-        ..., metavar="SOURCE", help="Tables, a folder of them, npz, pt, raw file, or synthetic:…"
+        ..., metavar="SOURCE", help="Tables, a folder of them, npz, mat, mtx, pt, raw file, or synthetic:…"
     ),
     destination: Path = typer.Argument(..., metavar="DEST", help="The graph directory to write."),
     edges: Path | None = typer.Option(None, help="The edge table, if SOURCE does not hold it under a usual name."),
@@ -35,14 +35,16 @@ def import_command(
     protocol: str = typer.Option("uniform", help="How splits are drawn if there are none: uniform, balanced, none."),
     num_splits: int = typer.Option(1, help="How many splits to draw."),
     seed: int = typer.Option(0, help="Of the drawn splits."),
+    encoding: str = typer.Option("", help="Of CSV files, e.g. latin-1 or cp1252. [default: by its mark, else UTF-8]"),
+    decimal: str = typer.Option("", metavar=".|,", help="Decimal mark in CSV files. [default: recognised]"),
     memory: str = typer.Option("2GiB", help="Bound on the memory that is used."),
     json_only: bool = typer.Option(False, "--json", help="Print a summary as JSON on stdout and nothing else there."),
 ) -> None:
     """Turn a graph of your own into a graph directory, in bounded memory.
 
-    Reads CSV and Parquet tables, npz files (heterophilous-graphs keys or a scipy adjacency), PyTorch Geometric files,
-    raw int32 pairs and OGB folders. What was taken as what is shown. Smaller graphs need no import: `polyformer train`
-    reads the same formats.
+    Reads CSV and Parquet tables, npz files (of heterophilous-graphs, gnn-benchmark or scipy), MATLAB and Matrix Market
+    files, PyTorch Geometric files, raw int32 pairs, and folders of OGB and Planetoid. What was taken as what is shown.
+    Smaller graphs need no import: `polyformer train` reads the same formats.
 
     Examples:
 
@@ -84,6 +86,8 @@ def import_command(
         protocol=protocol,
         num_splits=num_splits,
         seed=seed,
+        encoding=encoding,
+        decimal=decimal,
         memory=parse_bytes(memory),
     )
     with display.stages() as progress:

@@ -16,18 +16,16 @@ def models(name: str | None = typer.Argument(None, metavar="[NAME]", help="Show 
 
     - `polyformer models polyformer` — what `polyformer train --set key=value` understands
     """
-    import inspect
-
     from polyformer.models import MODELS
-    from polyformer.settings import describe
-    from polyformer.training.settings import TrainingSettings
 
     display = Display()
     if name is None:
         for entry in MODELS:
-            summary = (inspect.getdoc(MODELS[entry]) or "").split("\n\n")[0].replace("\n", " ")
-            display.say(f"{entry:<12} {summary.replace(':class:', '').replace('`', '')}")
+            display.say(f"{entry:<12} {MODELS.summary(entry)}")
         return
+    from polyformer.settings import describe
+    from polyformer.training.settings import TrainingSettings
+
     chosen = MODELS[name]
     for title, kind in ((name, chosen.settings_type), ("training", TrainingSettings)):
         display.say(f"{title}:")

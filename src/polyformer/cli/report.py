@@ -49,13 +49,14 @@ def show_report(
 ) -> int:
     """Write the report and say where it is; returns its size in bytes."""
     from polyformer.errors import InvalidParameter
+    from polyformer.progress import part_of
     from polyformer.reports import check_extra, write_report
     from polyformer.reports.findings import gather
 
     check_extra()
     if path.is_dir():
         raise InvalidParameter(f"'--out' must be a file. Got the directory '{path}'. Try {path / 'report.html'}.")
-    with display.stages() as loading, display.share("tokens") as progress, display.share("report") as evaluated:
+    with display.stages() as loading, display.share("tokens") as progress, display.share("report") as shown:
         findings = gather(
             run,
             data_root=data_root,
@@ -64,7 +65,7 @@ def show_report(
             loading=loading,
             report=display.say,
             progress=progress,
-            evaluated=evaluated,
+            evaluated=part_of(shown, 0.0, 0.6),
         )
         size = write_report(findings, path)
     display.say(f"report: {path} ({size / 1e6:.1f} MB, opens in any browser)")

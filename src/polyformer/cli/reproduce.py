@@ -9,7 +9,7 @@ import typer
 from polyformer.cli.display import Display
 from polyformer.cli.interrupt import graceful_interrupt
 from polyformer.cli.train import read_settings
-from polyformer.errors import InvalidParameter
+from polyformer.errors import Interrupted, InvalidParameter
 from polyformer.progress import format_seconds, parse_seconds
 
 if TYPE_CHECKING:
@@ -105,9 +105,9 @@ def reproduce(
     for entry in everything:
         entry.check()
     if show:
-        outcome = _read(everything, records, runs)
+        outcome, interrupted = _read(everything, records, runs), False
     else:
-        outcome = _run(Display(json_only=True), everything, records, runs, workers, limit, data_root)
+        outcome, interrupted = _run(Display(json_only=True), everything, records, runs, workers, limit, data_root)
     tables = [
         (name, experiment.title, summarise(series, outcome.records, experiment.published))
         for name, (experiment, _), series in zip(names, opened, chosen, strict=True)
@@ -116,6 +116,8 @@ def reproduce(
     for name, series in zip(names, chosen, strict=True):
         if name in FIGURES:
             _draw(Display(json_only=True), name, series, outcome, records, out, data_root)
+    if interrupted:
+        raise Interrupted("Stopped; every finished run has its record, and the same command goes on from here.")
     if outcome.failures:
         raise typer.Exit(1)
 
@@ -179,14 +181,14 @@ def _run(
     workers: int | None,
     budget: float | None,
     data_root: Path | None,
-) -> Outcome:
-    """Run what is missing and tell how far it is."""
+) -> tuple[Outcome, bool]:
+    """Run what is missing and tell how far it is; also whether Ctrl-C ended it early."""
     from polyformer.experiments.runner import run_jobs
     from polyformer.machine import num_cores
 
     count = workers or num_cores()
     jobs = [job for entry in series for job in entry.jobs(runs)]
-    with graceful_interrupt(display.say, "the last checkpoints stay") as should_stop:
+    with graceful_interrupt(display.say, lambda: "checkpoints stay; runs without one begin anew") as should_stop:
         outcome = run_jobs(
             jobs,
             records,
@@ -200,9 +202,10 @@ def _run(
         display.say(
             f"left alone: {len(outcome.busy)} runs that another process is still at; run the same command later"
         )
-    if outcome.stopped:
+    interrupted = outcome.stopped and should_stop()
+    if outcome.stopped and not interrupted:
         display.say("stopped; every finished run has its record, and the same command goes on from here")
-    return outcome
+    return outcome, interrupted
 
 
 def _draw(

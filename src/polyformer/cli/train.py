@@ -8,15 +8,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from polyformer.cli.cluster_options import ADDRESS, PLACE, on_ray
-from polyformer.cli.display import Display, speaks
-from polyformer.cli.interrupt import graceful_interrupt
-from polyformer.errors import InvalidParameter, PolyformerError, TrainingInterrupted
+from polyformer.cli.display import Display
+from polyformer.cli.interrupt import graceful_interrupt, saying_what_stays, stopping, what_stays
+from polyformer.errors import InvalidParameter, PolyformerError
+from polyformer.interrupts import is_first_worker
 from polyformer.registry import parse_value
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["place_of_data", "place_of_preset", "read_settings", "train"]
 
 _RUNS = Path("runs")
+
+_CHANGEABLE = ("memory", "device", "data_root")
+"""What a run that goes on may be given anew: the result does not depend on it."""
 
 
 def train(
@@ -69,7 +74,9 @@ def train(
     engine: str = PLACE,
     workers: int | None = typer.Option(None, help="With --engine ray: processes that share each batch. [default: 2]"),
     address: str | None = ADDRESS,
-    resume: bool = typer.Option(False, "--resume", help="Continue the run in --out."),
+    resume: bool = typer.Option(
+        False, "--resume", help="Continue the run in --out; --memory, --device and --workers may be other ones."
+    ),
     tensorboard: bool = typer.Option(
         False, "--tensorboard", help="Also write TensorBoard events into the run directory."
     ),
@@ -132,18 +139,20 @@ def train(
     with (
         environment_workers() as group,
         _run_directory(out, request, group) as place,
-        graceful_interrupt(display.say, "the last checkpoint stays") as should_stop,
+        saying_what_stays(place),
+        graceful_interrupt(display.say, lambda: what_stays(place)) as should_stop,
         display.stages() as loading,
         display.share("tokens") as progress,
         display.epochs(request.resolve_settings()["epochs"]) as epochs,
     ):
+        announce: Callable[..., None] = partial(_announce, display)
         if group.count == 1:
-            loading, progress = (_stopping(told, should_stop, place) for told in (loading, progress))
+            loading, progress, announce = (stopping(told, should_stop) for told in (loading, progress, announce))
         options: dict[str, Any] = {
             "resume": resume,
             "loading": loading,
             "report": display.say,
-            "announce": lambda facts: _announce(display, facts),
+            "announce": announce,
             "observers": [epochs, *_tensorboard(tensorboard, place)],
             "should_stop": should_stop,
         }
@@ -154,25 +163,12 @@ def train(
                 result = execute_on_ray(request, place, workers=workers or 2, address=address, **options)
         else:
             result = execute_run(request, place, progress=progress, workers=group, **options)
-    if not speaks():
+    if not is_first_worker():
         return
     _conclude(display, result, place)
     display.result(result)
     if write_report:
         _report(display, result, place, request.memory)
-
-
-def _stopping(told: Callable[..., None], should_stop: Callable[[], bool], out: Path) -> Callable[..., None]:
-    """The same listener, which ends the preparation once that is asked for; what it has put on disk is used again."""
-
-    def tell(*facts: Any) -> None:
-        told(*facts)
-        if should_stop():
-            begun = (out / "config.json").exists()
-            how = f"Continue with polyformer train --resume --out {out}" if begun else "Nothing was written."
-            raise TrainingInterrupted(f"Stopped before the first epoch. {how}")
-
-    return tell
 
 
 def _on_ray(engine: str, address: str | None, workers: int | None) -> bool:
@@ -194,11 +190,10 @@ def _run_directory(out: Path | None, request: RunRequest, group: Workers) -> Ite
     try:
         yield path
     finally:
-        with contextlib.suppress(OSError):  # not empty
-            if group.rank == 0:
-                path.rmdir()
-                if fresh:
-                    _RUNS.rmdir()
+        for folder in (path, _RUNS) if fresh else (path,):
+            with contextlib.suppress(OSError):  # not empty, or gone already
+                if group.rank == 0:
+                    folder.rmdir()
 
 
 def _tensorboard(wanted: bool, out: Path) -> list[Observer]:
@@ -266,19 +261,23 @@ def read_settings(
 
 
 def _stored_request(out: Path, asked: dict[str, Any], chosen: dict[str, Any]) -> RunRequest:
-    """The request of the run that is to go on; what is asked for now must not differ from it."""
+    """The request of the run that is to go on; what its result depends on must not differ from it."""
     from polyformer.training.run import RunRequest
     from polyformer.training.run_directory import RunDirectory
 
     config = RunDirectory.open(out).config
+    changes = {name: asked[name] for name in _CHANGEABLE if name in asked}
     for name, value in {**asked, **chosen}.items():
+        if name in changes:
+            continue
         before = config["settings"].get(name, "nothing") if name in chosen else config[name]
         if value != before:
             raise InvalidParameter(
                 f"The run '{out}' was started with {name}={before}. Got {value}. Leave it out or start a new run."
             )
     stored = {field.name: config[field.name] for field in fields(RunRequest)}
-    return RunRequest(**stored | {"preset": None})  # its settings are stored; its file may have changed since
+    # The settings of a preset are stored; its file may have changed since.
+    return RunRequest(**stored | changes | {"preset": None})
 
 
 def _take_new_directory(data: str, model: str) -> Path:

@@ -67,7 +67,8 @@ def tune(
     - `polyformer tune /shared/my_graph --engine ray --address auto --study /shared/my_graph.journal`
     """
     from polyformer.datasets import data_name
-    from polyformer.errors import InvalidParameter
+    from polyformer.errors import Interrupted, InvalidParameter, OutOfResources
+    from polyformer.evaluation import FEW_VALIDATION_NODES
     from polyformer.metrics import METRICS
     from polyformer.presets import check_writable, write_preset
     from polyformer.training.run import RunRequest, load_task
@@ -98,7 +99,8 @@ def tune(
         left = len(task.splits) - split
         raise InvalidParameter(f"'splits' must be at most {left}: '{data}' has no more from {split} on. Got {splits}.")
     space = search_space(request, len(nodes.train), task.graph.num_features)
-    display.say(f"searching {', '.join(space)} of {model} on {task.name}, by {task.metric} on validation")
+    basis_of_choice = f"{task.metric} on {len(nodes.val):,} validation nodes"
+    display.say(f"searching {', '.join(space)} of {model} on {task.name}, by {basis_of_choice}")
     started, before = time.monotonic(), trials
 
     def observe(finished: Finished) -> None:
@@ -110,28 +112,40 @@ def tune(
         left = format_seconds(rate * max(0, trials - finished.done))
         display.say(f"[{finished.done}/{trials}] trial {finished.number}: {score}{best}; about {left} left")
 
-    with graceful_interrupt(display.say, "what is under way is tried again next time") as interrupted:
-        best = search(
-            request,
-            space,
-            journal,
-            trials=trials,
-            splits=splits,
-            larger_is_better=METRICS[task.metric].larger_is_better,
-            workers=workers,
-            observe=observe,
-            should_stop=lambda: interrupted() or (end is not None and time.monotonic() > end),
-            ray=spread,
-            address=address,
-        )
+    with graceful_interrupt(display.say, lambda: "what is under way is tried again next time") as interrupted:
+        try:
+            best = search(
+                request,
+                space,
+                journal,
+                trials=trials,
+                splits=splits,
+                larger_is_better=METRICS[task.metric].larger_is_better,
+                workers=workers,
+                observe=observe,
+                should_stop=lambda: interrupted() or (end is not None and time.monotonic() > end),
+                ray=spread,
+                address=address,
+            )
+        except OutOfResources as error:
+            if interrupted():
+                raise Interrupted("The search was stopped before its first trial ended.") from error
+            raise
     write_preset(preset_file, model, data_name(request.data), best.settings)
-    where = "validation" if splits == 1 else f"the validation nodes of {splits} splits"
+    where = f"{len(nodes.val):,} validation nodes" + ("" if splits == 1 else f" of each of {splits} splits")
     display.say(f"best of {best.trials} trials: {task.metric} {best.score:.4f} on {where}")
+    if len(nodes.val) * splits < FEW_VALIDATION_NODES:
+        display.say(
+            f"warning: so few validation nodes hardly tell good settings from lucky ones; name {FEW_VALIDATION_NODES} "
+            f"or more, or search on several splits with --splits"
+        )
     display.say("  " + " ".join(f"{name}={value}" for name, value in best.settings.items()))
-    if best.stopped:
+    if best.stopped and not interrupted():
         display.say("stopped; the same command goes on from here")
     display.say(f"next: polyformer train {data} --model {model} --preset {preset_file}")
     display.result({**asdict(best), "study": str(journal), "preset": str(preset_file)})
+    if best.stopped and interrupted():
+        raise Interrupted("The search was stopped; the same command goes on from here.")
 
 
 def _journal(data: str, model: str, basis: str | None) -> Path:

@@ -7,16 +7,17 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from polyformer.datasets.arrays import csr_from_arrays, read_npz, row_normalised
 from polyformer.datasets.base import Counts
 from polyformer.datasets.published import Contents, PublishedDataset
 from polyformer.datasets.sources import RemoteFile
+from polyformer.errors import FileCorrupt
+from polyformer.formats.arrays import row_normalised
+from polyformer.formats.matrices import read_matrices
 from polyformer.graph import Graph
 
 __all__ = ["AMAZON_COMPUTERS", "AMAZON_PHOTO", "CS", "PHYSICS", "WORDNET", "SparseNpz"]
 
 URL = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz"
-_KEYS = [f"{matrix}_{part}" for matrix in ("adj", "attr") for part in ("data", "indices", "indptr", "shape")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,16 +32,17 @@ class SparseNpz(PublishedDataset):
 
     def read(self, paths: Mapping[str, Path]) -> Contents:
         path = paths[self.files[0].path]
-        arrays = read_npz(path, [*_KEYS, "labels"], optional=["class_names"])
-        features = _binary(csr_from_arrays(arrays, "attr_", path))
-        adjacency = csr_from_arrays(arrays, "adj_", path).tocoo()
+        arrays = read_matrices(path)
+        if arrays.features is None or arrays.labels is None:
+            raise FileCorrupt(f"'{path}' has no features or no labels. Get the file again.")
+        features = _binary(arrays.features)
+        adjacency = arrays.adjacency.tocoo()
         graph = Graph(
             np.stack([adjacency.row, adjacency.col]),
             row_normalised(features) if self.normalised else features,
             adjacency.shape[0],
         )
-        names = arrays.get("class_names")
-        return Contents(graph, arrays["labels"], class_names=None if names is None else tuple(map(str, names)))
+        return Contents(graph, arrays.labels, class_names=arrays.class_names)
 
 
 def _binary(counts: sp.csr_matrix) -> sp.csr_matrix:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from polyformer.datasets.arrays import csr_from_arrays, read_npz, reading
 from polyformer.datasets.base import Counts
 from polyformer.datasets.ogb import CITATION
 from polyformer.datasets.published import Contents, PublishedDataset
 from polyformer.datasets.sources import RemoteFile
 from polyformer.errors import InvalidParameter
 from polyformer.files import read_json
+from polyformer.formats.arrays import csr_from_arrays, read_npz, reading
 from polyformer.graph import Graph
 from polyformer.progress import Stages
 from polyformer.splits import Split

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from polyformer.datasets.arrays import read_mat, reading
 from polyformer.datasets.base import Counts
 from polyformer.datasets.generated_images import GENERATED_IMAGES
 from polyformer.datasets.image_fitting import OPTIONS, PROTOCOLS, Images, chosen_image, fitting_task
 from polyformer.datasets.published import Contents, PublishedDataset, check_counts
 from polyformer.datasets.sources import RemoteFile
+from polyformer.formats.arrays import read_mat, reading
 from polyformer.graph import Graph
 from polyformer.progress import Stages
 from polyformer.tasks import Task

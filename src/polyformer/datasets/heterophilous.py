@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from polyformer.datasets.arrays import read_npz
 from polyformer.datasets.base import Counts
 from polyformer.datasets.published import Contents, PublishedDataset
 from polyformer.datasets.sources import RemoteFile
+from polyformer.formats.arrays import read_npz
 from polyformer.graph import Graph
 from polyformer.graph_checks import Features
 from polyformer.splits import split_from_masks

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from polyformer.datasets.arrays import read_mat, read_number_table, reading
 from polyformer.datasets.base import Counts
-from polyformer.datasets.pickles import load_object_array
 from polyformer.datasets.published import Contents, PublishedDataset
 from polyformer.datasets.sources import RemoteFile
+from polyformer.formats.arrays import read_mat, read_number_table, reading
+from polyformer.formats.pickles import load_object_array
 from polyformer.graph import Graph
 from polyformer.splits import Split
 

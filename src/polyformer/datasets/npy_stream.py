@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from polyformer.datasets.arrays import reading
+from polyformer.formats.arrays import reading
 
 __all__ = ["NpzMember"]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from polyformer.datasets.arrays import read_number_table
 from polyformer.datasets.base import Counts
 from polyformer.datasets.published import Contents, PublishedDataset
 from polyformer.datasets.sources import RemoteFile
+from polyformer.formats.arrays import read_number_table
 from polyformer.graph import Graph
 from polyformer.splits import Split
 

@@ -8,19 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from polyformer.datasets.arrays import read_npz, reading
 from polyformer.datasets.base import Counts
 from polyformer.datasets.npy_stream import NpzMember
 from polyformer.datasets.ogb import CITATION, SPLIT_FILES, URL, read_time_split
 from polyformer.datasets.published import Contents, PublishedDataset, check_counts
 from polyformer.datasets.sources import RemoteFile, processed_root
-from polyformer.errors import FileCorrupt
+from polyformer.formats.arrays import read_npz, reading
 from polyformer.graph import FORMAT, Graph
-from polyformer.importing.array_files import NpyWriter
-from polyformer.importing.csr_writer import write_csr
-from polyformer.importing.directory import import_folder, write_manifest
-from polyformer.importing.edges import EdgeBatch
-from polyformer.importing.external_sort import BYTES_PER_ENTRY, EdgeSorter
 from polyformer.progress import Stages
 from polyformer.tasks import Task
 
@@ -61,54 +55,10 @@ class OgbBinary(PublishedDataset):
         key = hashlib.sha256(f"{source.st_size} {source.st_mtime_ns} {FORMAT}".encode()).hexdigest()[:12]
         folder = processed_root() / f"{self.name}-{key}"
         if not folder.is_dir():
-            with import_folder(folder) as unfinished:
-                _stream_graph(paths[_DATA], unfinished, self.memory, progress)
+            from polyformer.datasets.streamed_graph import stream_graph
+
+            stream_graph(paths[_DATA], folder, self.memory, progress)
         return folder
-
-
-def _stream_graph(path: Path, folder: Path, memory: int, progress: Stages | None) -> None:
-    edges, features = NpzMember.open(path, "edge_index"), NpzMember.open(path, "node_feat")
-    if len(edges.shape) != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu" or len(features.shape) != 2:
-        raise FileCorrupt(
-            f"'{path}' should hold edges (2, E) and features (N, d). Got {edges.shape}, {features.shape}."
-        )
-    num_nodes, num_features = features.shape
-    num_entries = _write_edges(edges, num_nodes, folder, memory, progress)
-    _write_features(features, folder, progress)
-    write_manifest(folder, num_nodes, num_entries, num_features)
-
-
-def _write_edges(edges: NpzMember, num_nodes: int, folder: Path, memory: int, progress: Stages | None) -> int:
-    """Both directions of every edge as CSR arrays; returns how many entries there are."""
-    sorter = EdgeSorter(folder / "work", memory // BYTES_PER_ENTRY[False] // 2, weighted=False)
-    try:
-        for source, target in edges.columns():
-            _check_ids(source, target, num_nodes, edges.path)
-            sorter.add(EdgeBatch(source, target, None))
-            if progress is not None:
-                progress("sorting edges", sorter.rows_read, edges.shape[1])
-        return write_csr(folder, sorter, num_nodes, progress).num_entries
-    finally:
-        sorter.close()
-
-
-def _check_ids(source: np.ndarray, target: np.ndarray, num_nodes: int, path: Path) -> None:
-    low, high = min(int(source.min()), int(target.min())), max(int(source.max()), int(target.max()))
-    if low < 0 or high >= num_nodes:
-        raise FileCorrupt(
-            f"Node ids in '{path}' must lie in 0..{num_nodes - 1}. Got {low}..{high}. Get the file again."
-        )
-
-
-def _write_features(features: NpzMember, folder: Path, progress: Stages | None) -> None:
-    dtype = features.dtype if features.dtype in (np.float16, np.float32) else np.dtype(np.float32)
-    with NpyWriter(folder / "features.npy", dtype, features.shape[1:]) as writer:
-        for rows in features.rows():
-            if not np.isfinite(rows).all():
-                raise FileCorrupt(f"The features in '{features.path}' must be finite. Got others. Get the file again.")
-            writer.append(rows)
-            if progress is not None:
-                progress("writing features", writer.length, features.shape[0])
 
 
 def _read_labels(path: Path) -> np.ndarray:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from polyformer.datasets.arrays import csr_from_arrays, read_npz, reading
 from polyformer.datasets.base import Counts
 from polyformer.datasets.published import Contents, PublishedDataset
 from polyformer.datasets.sources import RemoteFile
+from polyformer.formats.arrays import csr_from_arrays, read_npz, reading
 from polyformer.graph import Graph
 
 __all__ = ["WEB_GOOGLE", "BareGraph"]

@@ -1,22 +1,24 @@
-"""Graphs in files that are read whole: the npz of heterophilous-graphs, scipy's npz, and PyTorch Geometric's .pt."""
+"""Graphs in files of arrays, which are read whole: npz, and PyTorch Geometric's .pt."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse as sp
 
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
-from polyformer.graph_checks import to_numpy, validate_sparse
+from polyformer.formats.matrices import holds_matrices
+from polyformer.graph_checks import pyg_weights, to_numpy
 from polyformer.importing.edges import ArrayEdges
 from polyformer.importing.features import ArrayFeatures
 from polyformer.importing.identifiers import DenseIds
 from polyformer.importing.labels import Labels, encode_labels
+from polyformer.importing.matrix_sources import read_matrix_npz, read_scipy_npz
 from polyformer.importing.options import ColumnMatch, ImportOptions
 from polyformer.importing.source import Source
 from polyformer.importing.tables import reading
@@ -35,15 +37,18 @@ _NPZ_KEYS = {
 
 
 def read_npz(path: Path, options: ImportOptions) -> Source:
-    """Keys ``edges`` (E, 2), ``node_features``, ``node_labels``, ``train_masks`` …; or scipy's ``save_npz``."""
+    """Keys ``edges`` (E, 2), ``node_features``, ``node_labels``, ``train_masks`` …; or matrices of other projects."""
     with reading(path), np.load(path, allow_pickle=False) as archive:
         if {"format", "shape", "data"} <= set(archive.files):
-            return _from_scipy(path, options)
+            return read_scipy_npz(path, options)
+        if holds_matrices(archive.files):
+            return read_matrix_npz(path, options)
         if "edges" not in archive.files:
             keys = ", ".join(archive.files[:20]) or "none"
             raise InvalidData(
                 f"'{path}' must hold 'edges' and may hold node_features, node_labels, train_masks, val_masks and "
-                f"test_masks, or be a scipy sparse matrix. Its keys are: {keys}."
+                f"test_masks, or hold adj_indptr … as in gnn-benchmark, or be a scipy sparse matrix. Its keys are: "
+                f"{keys}."
             )
         held = {ours: archive[theirs] for ours, theirs in _NPZ_KEYS.items() if theirs in archive.files}
     if held["edge_index"].ndim == 2 and held["edge_index"].shape[1] == 2:
@@ -51,28 +56,18 @@ def read_npz(path: Path, options: ImportOptions) -> Source:
     return _from_arrays("npz", path, held, _NPZ_KEYS, options)
 
 
-def _from_scipy(path: Path, options: ImportOptions) -> Source:
-    matrix = sp.load_npz(path)
-    validate_sparse(matrix)
-    matrix = matrix.tocoo()
-    if matrix.shape[0] != matrix.shape[1]:
-        raise InvalidData(f"The adjacency matrix in '{path}' must be square. Got shape {matrix.shape}.")
-    weights = None if options.weight_column == "" or np.all(matrix.data == 1) else matrix.data
-    edges = ArrayEdges(np.stack([matrix.row, matrix.col]), weights, path.name)
-    matched = (ColumnMatch(path.name, "adjacency matrix", f"{matrix.shape[0]} × {matrix.shape[1]}"),)
-    return Source("scipy npz", path.stem, edges, DenseIds(matrix.shape[0]), matched=matched)
-
-
 def read_pt(path: Path, options: ImportOptions) -> Source:
     """A PyTorch Geometric ``Data`` object, its ``to_dict()``, or the processed file of a one-graph data set."""
     held = _unpack(_load_pt(path), path)
+    held["edge_weight"], note = pyg_weights(held.get("edge_weight"), held.get("edge_attr"))
     keys = {name: name for name in (*_NPZ_KEYS, "edge_weight", "num_nodes")}
     held = {name: value for name, value in held.items() if name in keys and value is not None}
     if "edge_index" not in held:
         raise InvalidData(f"'{path}' holds no edge_index. Save a torch_geometric Data object or its to_dict().")
     count = _node_count(held.pop("num_nodes", None), path)
     arrays = {name: value if _is_sparse(name, value) else to_numpy(value, name) for name, value in held.items()}
-    return _from_arrays("PyTorch Geometric", path, arrays, keys, options, count)
+    source = _from_arrays("PyTorch Geometric", path, arrays, keys, options, count)
+    return replace(source, notes=(note,)) if note and options.weight_column != "" else source
 
 
 def _is_sparse(name: str, value: Any) -> bool:

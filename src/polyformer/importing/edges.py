@@ -13,6 +13,7 @@ import pyarrow as pa
 from polyformer.errors import InvalidData
 from polyformer.importing.columns import EDGE_ROLES, match_column, require_column
 from polyformer.importing.options import ColumnMatch, ImportOptions
+from polyformer.importing.rows import kind_name, row_of
 from polyformer.importing.tables import BATCH_ROWS, Table
 
 __all__ = ["ArrayEdges", "EdgeBatch", "EdgeReader", "TableEdges", "as_ids", "id_kind", "node_numbers"]
@@ -36,6 +37,7 @@ class EdgeReader(ABC):
     weighted: bool = False
     num_rows: int | None = None
     matched: tuple[ColumnMatch, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @abstractmethod
     def batches(self) -> Iterator[EdgeBatch]:
@@ -63,7 +65,7 @@ class TableEdges(EdgeReader):
     """Columns source, target and, if there is one, weight of a table; ids are read as ``kind`` says."""
 
     def __init__(self, table: Table, options: ImportOptions, kind: str | None = None) -> None:
-        self.table, self.name = table, table.name
+        self.table, self.name, self.notes = table, table.name, table.notes
         names = table.names
         self.columns = _edge_columns(names, options, self.name)
         self.kind = kind or (
@@ -103,14 +105,16 @@ def id_kind(schema: pa.Schema, column: str, table: str) -> str:
         return "string"
     if pa.types.is_null(value):
         raise InvalidData(f"The column '{column}' of '{table}' is empty. It must hold node ids.")
-    raise InvalidData(f"The column '{column}' of '{table}' must hold integers or strings as ids. Got {value}.")
+    raise InvalidData(
+        f"The column '{column}' of '{table}' must hold integers or strings as ids. Got {kind_name(value)}."
+    )
 
 
 def as_ids(column: Any, kind: str, start: int, name: str, table: str) -> Any:
     """Ids as an int64 numpy array or an arrow array of large strings; missing ones are refused by row."""
     if column.null_count:
-        row = start + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]) + 1
-        raise InvalidData(f"Row {row} of '{table}' has no id in its column '{name}'. Fill it or remove the row.")
+        row = start + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        raise InvalidData(f"There is no id in the column '{name}' of {row_of(row, table)}. Fill it or remove the row.")
     try:
         if kind == "integer":
             return column.cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -133,8 +137,8 @@ def check_weights(values: np.ndarray, start: int, table: str) -> np.ndarray:
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(bad):
         raise InvalidData(
-            f"Edge weights must be finite and not negative. Got {values[bad[0]]} in row {start + int(bad[0]) + 1} of "
-            f"'{table}'. Correct it, or ignore weights with --weight-column ''."
+            f"Edge weights must be finite and not negative. Got {values[bad[0]]} in "
+            f"{row_of(start + int(bad[0]), table)}. Correct it, or ignore weights with --weight-column ''."
         )
     return weights
 
@@ -143,7 +147,9 @@ def _weights(column: Any, start: int, name: str, table: str) -> np.ndarray:
     try:
         values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise InvalidData(f"The weight column '{name}' of '{table}' must hold numbers. Got {column.type}.") from None
+        raise InvalidData(
+            f"The weight column '{name}' of '{table}' must hold numbers. Got {kind_name(column.type)}."
+        ) from None
     return check_weights(values, start, table)
 
 

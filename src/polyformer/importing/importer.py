@@ -20,7 +20,7 @@ from polyformer.importing.edges import EdgeBatch
 from polyformer.importing.external_sort import BYTES_PER_ENTRY, EdgeSorter
 from polyformer.importing.identifiers import NodeIds
 from polyformer.importing.labels import check_training_classes
-from polyformer.importing.options import ImportOptions, ImportSummary
+from polyformer.importing.options import ImportOptions, ImportSummary, match_lines
 from polyformer.importing.readers import is_native, read_source
 from polyformer.importing.resident import spare_bytes
 from polyformer.importing.source import Source, build_task, pour_edges
@@ -190,6 +190,6 @@ def open_source(
     if features is not None and features.shape[0] != ids.num_nodes:
         raise InvalidData(f"There must be {ids.num_nodes:,} rows of features, one per node. Got {features.shape[0]:,}.")
     task = build_task(source, Graph(ends, features, ids.num_nodes, weights), ids, options)
-    for line in (*map(str, source.matched), *_notes(source, task)):
+    for line in (*match_lines(source.matched), *_notes(source, task)):
         (report or _log.info)(line)
     return task

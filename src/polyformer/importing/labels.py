@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from polyformer.errors import InvalidData, InvalidParameter
 from polyformer.importing.options import ImportOptions
+from polyformer.importing.rows import kind_name, row_of
 from polyformer.splits import Split, balanced_split, uniform_split
 
 __all__ = ["Labels", "check_training_classes", "draw_splits", "encode_labels", "encode_split"]
@@ -51,23 +52,28 @@ def encode_labels(column: Any, options: ImportOptions, text: bool = False) -> La
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if text:
-        column = _parse(column)
+        column = _parse(column, options.decimal)
     kind = column.type
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     real = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if options.label_kind == "values" and not is_number:
-        raise InvalidData(f"Labels must be numbers to be predicted as values. Got {kind}. Use --label-kind classes.")
+        raise InvalidData(
+            f"Labels must be numbers to be predicted as values. Got {kind_name(kind)}. Use --label-kind classes."
+        )
     if options.label_kind == "values" or (options.label_kind == "auto" and real):
         return _values(column)
     if not (is_number or pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise InvalidData(f"Labels must be integers, strings or real numbers. Got {kind}. Name another label column.")
+        raise InvalidData(
+            f"Labels must be integers, strings or real numbers. Got {kind_name(kind)}. Name another label column."
+        )
     return _classes(column)
 
 
-def _parse(column: Any) -> Any:
+def _parse(column: Any, decimal: str) -> Any:
+    written = pc.replace_substring(column, ",", ".") if decimal == "," else column
     for kind in (pa.int64(), pa.float64()):
         try:
-            return column.cast(kind)
+            return written.cast(kind)
         except pa.ArrowInvalid:
             continue
     return column
@@ -120,7 +126,7 @@ def encode_split(column: Any, labels: Labels, table: str) -> tuple[Split, tuple[
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_null(column.type)):
-        raise InvalidData(f"The split column of '{table}' must say train, val or test. Got {column.type}.")
+        raise InvalidData(f"The split column of '{table}' must say train, val or test. Got {kind_name(column.type)}.")
     words = pc.utf8_lower(pc.utf8_trim_whitespace(column.cast(pa.large_string())))
     parts = {}
     known = pc.is_null(words)
@@ -131,12 +137,13 @@ def encode_split(column: Any, labels: Labels, table: str) -> tuple[Split, tuple[
     strange = np.flatnonzero(~known.to_numpy(zero_copy_only=False))
     if len(strange):
         row = int(strange[0])
-        raise InvalidData(f"The split of row {row + 1} of '{table}' must be train, val or test. Got '{column[row]}'.")
+        raise InvalidData(f"The split of {row_of(row, table)} must be train, val or test. Got '{column[row]}'.")
     notes = []
     for part, nodes in parts.items():
         bare = nodes[~labels.known[nodes]]
         if len(bare) and part != "test":
-            raise InvalidData(f"Row {int(bare[0]) + 1} of '{table}' is in the {part} split but has no label. Label it.")
+            place = row_of(int(bare[0]), table)
+            raise InvalidData(f"There is no label in {place}, which is in the {part} split. Label it.")
         if len(bare):
             notes.append(f"{len(bare):,} test nodes have no label: they are predicted, but not scored.")
         parts[part] = nodes[labels.known[nodes]]

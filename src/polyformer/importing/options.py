@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +13,16 @@ from polyformer.errors import InvalidParameter, UnknownName
 from polyformer.metrics import METRICS
 from polyformer.registry import suggest
 
-__all__ = ["ID_TYPES", "LABEL_KINDS", "PROTOCOLS", "ColumnMatch", "ImportOptions", "ImportSummary"]
+__all__ = ["ID_TYPES", "LABEL_KINDS", "PROTOCOLS", "ColumnMatch", "ImportOptions", "ImportSummary", "match_lines"]
 
 PROTOCOLS = ("uniform", "balanced", "none")
 ID_TYPES = ("auto", "integer", "string")
 LABEL_KINDS = ("auto", "classes", "values")
+
+_MOST_LINES = 10
+"""More columns of one role than this are told in one line."""
+
+_PLURALS = {"feature": "features", "category": "categories", "feature vector": "feature vectors"}
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,9 @@ class ImportOptions:
         num_nodes: for edges without a node table; ids must then lie in 0..num_nodes-1.
         metric: a name in ``METRICS``; by default accuracy, or r2 for values.
         name: what the data is called in runs and reports; by default the name of SOURCE.
+        encoding: of CSV files, e.g. ``latin-1``; by default what a byte-order mark says, else UTF-8.
+        decimal: ``.`` or ``,``, the decimal mark in CSV files; by default recognised where semicolons or tabs separate
+            cells.
         memory: bound in bytes on the resident memory of an import.
 
     Example:
@@ -66,9 +77,12 @@ class ImportOptions:
     num_nodes: int | None = None
     metric: str = ""
     name: str = ""
+    encoding: str = ""
+    decimal: str = ""
     memory: int = 2 * 1024**3
 
     def __post_init__(self) -> None:
+        self._check_text_options()
         for name, value, choices in (
             ("protocol", self.protocol, PROTOCOLS),
             ("id_type", self.id_type, ID_TYPES),
@@ -87,6 +101,14 @@ class ImportOptions:
             if number is not None and number < least:
                 raise InvalidParameter(f"'{name}' must be {least} or more. Got {number}.")
 
+    def _check_text_options(self) -> None:
+        if self.decimal not in ("", ".", ","):
+            raise InvalidParameter(f"'decimal' must be . or , and nothing else. Got '{self.decimal}'.")
+        try:
+            codecs.lookup(self.encoding or "utf-8")
+        except LookupError:
+            raise UnknownName(f"Unknown encoding '{self.encoding}'. Try utf-8, latin-1, cp1252 or utf-16.") from None
+
 
 @dataclass(frozen=True)
 class ColumnMatch:
@@ -102,6 +124,35 @@ class ColumnMatch:
 
     def __str__(self) -> str:
         return f"{self.table}: '{self.column}' → {self.role}"
+
+
+def match_lines(matches: Sequence[ColumnMatch]) -> list[str]:
+    """A line for each match; columns of a table that play the same role share one where there are many of them.
+
+    >>> features = [ColumnMatch("nodes.csv", "feature", f"g{i}") for i in range(217)]
+    >>> match_lines([ColumnMatch("nodes.csv", "id", "node"), *features])
+    ["nodes.csv: 'node' → id", 'nodes.csv: 217 columns → features (g0, g1, g2, …)']
+    """
+    groups: dict[tuple[str, str], list[ColumnMatch]] = {}
+    for match in matches:
+        groups.setdefault((match.table, _kind(match.role)), []).append(match)
+    lines: list[str] = []
+    for (table, kind), members in groups.items():
+        if len(members) <= _MOST_LINES:
+            lines += map(str, members)
+            continue
+        shown = ", ".join(match.column for match in members[:3])
+        lines.append(f"{table}: {len(members):,} columns → {_PLURALS.get(kind, kind)} ({shown}, …)")
+    return lines
+
+
+def _kind(role: str) -> str:
+    """A role without what differs from column to column, such as the categories.
+
+    >>> _kind("category of 3 (a, b, c)")
+    'category'
+    """
+    return re.split(r" of |[,;(]", role)[0].strip()
 
 
 @dataclass(frozen=True)
@@ -147,7 +198,7 @@ class ImportSummary:
         )
         rows = f"{self.edges_read:,} edge rows, {self.self_loops:,} of them self-loops, in {self.seconds:.1f} s"
         return [
-            *map(str, self.matched),
+            *match_lines(self.matched),
             *self.notes,
             counted,
             f"{rows} ({self.edges_per_second / 1e6:.2f} million a second)",

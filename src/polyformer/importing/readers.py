@@ -9,18 +9,22 @@ from polyformer.errors import DataNotFound, InvalidData
 from polyformer.importing.array_sources import read_npz, read_pt
 from polyformer.importing.edges import EdgeReader, TableEdges
 from polyformer.importing.identifiers import DenseIds, NodeIds
+from polyformer.importing.matrix_sources import MATRIX_READERS, is_planetoid, read_planetoid_folder
 from polyformer.importing.node_table import NodeTable
 from polyformer.importing.ogb_source import is_ogb, read_ogb
 from polyformer.importing.options import ImportOptions
+from polyformer.importing.other_formats import advice_for
 from polyformer.importing.raw_pairs import RAW_ENDINGS, RawPairs
+from polyformer.importing.rows import CSV_ENDINGS
 from polyformer.importing.source import Source, check_splits
-from polyformer.importing.tables import CSV_ENDINGS, PARQUET_ENDINGS, open_table
+from polyformer.importing.tables import PARQUET_ENDINGS, open_table
 
 __all__ = ["is_native", "read_source"]
 
 _TABLES = (*PARQUET_ENDINGS, *CSV_ENDINGS)
 _EDGE_NAMES = ("edges", "edge", "edgelist", "edge_list", "links")
 _NODE_NAMES = ("nodes", "node", "vertices")
+_WHOLE_FILES = (".npz", ".pt", ".pth", *MATRIX_READERS)
 
 
 def is_native(path: Path) -> bool:
@@ -40,15 +44,21 @@ def _read(path: Path, options: ImportOptions) -> Source:
     if path.is_dir() and options.edges is None and is_ogb(path):
         return read_ogb(path, options)
     name = path.name.lower()
-    if path.is_file() and name.endswith(".npz"):
+    of_matrix = next((read for ending, read in MATRIX_READERS.items() if name.endswith(ending)), None)
+    if path.is_dir() and options.edges is None and is_planetoid(path):
+        source = read_planetoid_folder(path, options)
+    elif path.is_file() and of_matrix is not None:
+        source = of_matrix(path, options)
+    elif path.is_file() and name.endswith(".npz"):
         source = read_npz(path, options)
     elif path.is_file() and name.endswith((".pt", ".pth")):
         source = read_pt(path, options)
     elif path.is_dir() or name.endswith((*_TABLES, *RAW_ENDINGS)):
         source = _read_tables(path, options)
     else:
-        known = ", ".join((*_TABLES, ".npz", ".pt", *RAW_ENDINGS))
-        raise InvalidData(f"'{path}' is of no format that can be read. Give a folder of tables, or a file in {known}.")
+        known = ", ".join((*_TABLES, *_WHOLE_FILES, *RAW_ENDINGS))
+        advice = advice_for(name) or f"Give a folder of tables, or a file in {known}."
+        raise InvalidData(f"'{path}' is of no format that can be read. {advice}")
     if options.split_column != "":
         check_splits(source)
     return source
@@ -56,20 +66,25 @@ def _read(path: Path, options: ImportOptions) -> Source:
 
 def _read_tables(path: Path, options: ImportOptions) -> Source:
     edges_path, nodes_path = _find_tables(path, options)
-    nodes = None if nodes_path is None else NodeTable(open_table(nodes_path), options)
+    nodes, notes = None, tuple[str, ...]()
+    if nodes_path is not None:
+        table = open_table(nodes_path, options.encoding, options.decimal)
+        nodes = NodeTable(table, replace(options, decimal=table.decimal_mark))
+        notes = (*table.notes, *nodes.notes)
     edges = _open_edges(edges_path, options, nodes)
     name = (path if path.is_dir() else edges_path).name.split(".")[0]
     if nodes is None:
         ids: NodeIds | None = None if options.num_nodes is None else DenseIds(options.num_nodes)
-        return Source("tables", name, edges, ids, matched=edges.matched)
+        return Source("tables", name, edges, ids, matched=edges.matched, notes=edges.notes)
     splits = None if nodes.split is None else (nodes.split,)
-    matched = (*edges.matched, *nodes.matched)
-    return Source("tables", name, edges, nodes.ids, nodes.features, nodes.labels, splits, "", matched, nodes.notes)
+    matched, notes = (*edges.matched, *nodes.matched), (*notes, *edges.notes)
+    return Source("tables", name, edges, nodes.ids, nodes.features, nodes.labels, splits, "", matched, notes)
 
 
 def _open_edges(path: Path, options: ImportOptions, nodes: NodeTable | None) -> EdgeReader:
     if path.is_dir() or path.name.lower().endswith(_TABLES):
-        return TableEdges(open_table(path), options, None if nodes is None else nodes.kind)
+        table = open_table(path, options.encoding, options.decimal)
+        return TableEdges(table, options, None if nodes is None else nodes.kind)
     if not path.name.lower().endswith(RAW_ENDINGS):
         known = ", ".join((*_TABLES, *RAW_ENDINGS))
         raise InvalidData(f"'{path}' is no edge list that can be read: its name must end in one of {known}.")
@@ -91,12 +106,22 @@ def _find_tables(path: Path, options: ImportOptions) -> tuple[Path, Path | None]
         else _placed(folder, options.edges)
     )
     if edges is None:
-        there = ", ".join(sorted(place.name for place in folder.iterdir())[:10]) or "nothing"
         raise DataNotFound(
-            f"'{folder}' holds no table of edges (edges.csv or edges.parquet, say). It holds: {there}. "
-            f"Name it with --edges."
+            f"'{folder}' holds no table of edges (edges.csv or edges.parquet, say). {_advice_for_folder(folder)}"
         )
     return edges, nodes
+
+
+def _advice_for_folder(folder: Path) -> str:
+    """What to do about a folder without a table of edges."""
+    names = sorted(place.name for place in folder.iterdir())
+    inside = [place for place in (*sorted(folder.iterdir()), *sorted(folder.glob("raw/*"))) if place.is_file()]
+    whole = [place for place in inside if place.name.lower().endswith(_WHOLE_FILES)]
+    if whole:
+        return f"If '{whole[0].relative_to(folder)}' is the graph, name that file: '{whole[0]}'."
+    held = f"It holds: {', '.join(names[:10]) or 'nothing'}."
+    advice = next((f"Of '{name}': {text}" for name in names if (text := advice_for(name))), "Name it with --edges.")
+    return f"{held} {advice}"
 
 
 def _placed(folder: Path, given: Path) -> Path:

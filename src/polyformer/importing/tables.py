@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,15 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData, PolyformerError
+from polyformer.importing.csv_layout import CSV_BLOCK, CsvLayout
+from polyformer.importing.rows import CSV_ENDINGS
+from polyformer.interrupts import is_interrupt
 
-__all__ = ["CSV_ENDINGS", "PARQUET_ENDINGS", "Table", "open_table", "reading"]
+__all__ = ["PARQUET_ENDINGS", "Table", "open_table", "reading"]
 
-CSV_ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 PARQUET_ENDINGS = (".parquet", ".pq")
 NULLS = ["", "null", "NULL", "NaN", "nan", "NA"]
 BATCH_ROWS = 1 << 17
-_CSV_BLOCK = 1 << 23
 
 
 @contextlib.contextmanager
@@ -34,6 +35,8 @@ def reading(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise DataNotFound(f"There is no file '{path}'. Check the path.") from None
     except Exception as error:  # whatever a reader of a foreign format raises, the file is not what it should be
+        if is_interrupt(error):
+            raise KeyboardInterrupt from None
         reason = " ".join(str(error).split())[:300].rstrip(".")
         if "allow_pickle" in reason:  # numpy's advice to load it all the same is not ours
             reason = "it holds no plain arrays"
@@ -66,6 +69,16 @@ class Table:
             if names.count(name) > 1:
                 raise InvalidData(f"'{self.name}' has more than one column '{name}'. Rename one of them.")
         return names
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was recognised about the files that the user should know."""
+        return ()
+
+    @property
+    def decimal_mark(self) -> str:
+        """Of numbers in text: a point or a comma."""
+        return "."
 
     @property
     def num_rows(self) -> int | None:
@@ -103,27 +116,56 @@ class ParquetTable(Table):
                     yield batch.select(list(columns))
 
 
+@dataclass(frozen=True)
 class CsvTable(Table):
-    """CSV files, plain or gzipped; the delimiter, comment lines at the top and a missing header are recognised."""
+    """CSV files, plain or gzipped; the delimiter, comment lines at the top and a missing header are recognised.
+
+    Attributes:
+        encoding, decimal: see :class:`ImportOptions`; recognised by default.
+    """
+
+    encoding: str = ""
+    decimal: str = ""
 
     @cached_property
     def layout(self) -> CsvLayout:
         """How the first file is written."""
         with reading(self.paths[0]):
-            return CsvLayout.of(self.paths[0])
+            return CsvLayout.of(self.paths[0], self.encoding, self.decimal)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.layout.notes
+
+    @property
+    def decimal_mark(self) -> str:
+        return self.layout.decimal
 
     @cached_property
     def schema(self) -> pa.Schema:
-        with reading(self.paths[0]), self._open(self.paths[0], None, {}) as reader:
+        path = self.paths[0]
+        with reading(path), self._explaining(path, []), self._open(path, None, {}) as reader:
             return reader.schema
+
+    @contextlib.contextmanager
+    def _explaining(self, path: Path, names: Sequence[str]) -> Iterator[None]:
+        """Say which cell Arrow could not read in our words."""
+        try:
+            yield
+        except pa.ArrowInvalid as error:
+            sentence = self.layout.explain(str(error), names, path.name)
+            if sentence is None:
+                raise
+            raise InvalidData(sentence) from None
 
     @property
     def num_rows(self) -> int | None:
         return None
 
     def batches(self, columns: Sequence[str], types: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+        names = self.schema.names
         for path in self.paths:
-            with reading(path), self._open(path, list(columns), types) as reader:
+            with reading(path), self._explaining(path, names), self._open(path, list(columns), types) as reader:
                 yield from reader
 
     def _open(self, path: Path, columns: list[str] | None, types: Mapping[str, Any]) -> Any:
@@ -131,7 +173,8 @@ class CsvTable(Table):
         return pacsv.open_csv(
             pa.input_stream(str(path), compression="detect"),
             pacsv.ReadOptions(
-                block_size=_CSV_BLOCK,
+                block_size=CSV_BLOCK,
+                encoding=layout.encoding,
                 skip_rows=layout.skip_rows,
                 column_names=list(layout.names) or None,
             ),
@@ -139,57 +182,31 @@ class CsvTable(Table):
             pacsv.ConvertOptions(
                 include_columns=columns,
                 column_types=dict(types),
+                decimal_point=layout.decimal,
                 null_values=NULLS,
                 strings_can_be_null=True,
             ),
         )
 
 
-@dataclass(frozen=True)
-class CsvLayout:
-    """Delimiter, lines to skip at the top, and made-up column names where the file has no header."""
+def open_table(path: Path, encoding: str = "", decimal: str = "") -> Table:
+    """A table by the ending of its file, or a folder of Parquet or CSV parts.
 
-    delimiter: str
-    skip_rows: int
-    names: tuple[str, ...] = field(default=())
-
-    @classmethod
-    def of(cls, path: Path) -> CsvLayout:
-        """Look at the first line that is not a comment."""
-        with pa.input_stream(str(path), compression="detect") as file:
-            head = file.read(_CSV_BLOCK).decode("utf-8-sig", errors="replace").splitlines()
-        skipped = next((i for i, line in enumerate(head) if not line.startswith(("#", "%"))), len(head))
-        line = head[skipped] if skipped < len(head) else ""
-        if not line.strip():
-            raise InvalidData(f"'{path}' is an empty table. Give it a header line and rows.")
-        delimiter = next((mark for mark in ("\t", ",", ";", " ") if mark in line), ",")
-        cells = line.split(delimiter)
-        bare = all(_is_number(cell) for cell in cells)
-        return cls(delimiter, skipped, tuple(f"column{i + 1}" for i in range(len(cells))) if bare else ())
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text.strip().strip('"'))
-    except ValueError:
-        return False
-    return True
-
-
-def open_table(path: Path) -> Table:
-    """A table by the ending of its file, or a folder of Parquet or CSV parts."""
+    Args:
+        encoding, decimal: of CSV files; see :class:`ImportOptions`.
+    """
     if not path.exists():
         raise DataNotFound(f"There is no file '{path}'. Check the path.")
     if path.is_dir():
         for endings in (PARQUET_ENDINGS, CSV_ENDINGS):
             parts = tuple(sorted(part for part in path.iterdir() if part.name.lower().endswith(endings)))
             if parts:
-                return (ParquetTable if endings is PARQUET_ENDINGS else CsvTable)(parts)
+                return ParquetTable(parts) if endings is PARQUET_ENDINGS else CsvTable(parts, encoding, decimal)
         raise DataNotFound(f"The folder '{path}' holds no .parquet or .csv files. Check the path.")
     name = path.name.lower()
     if name.endswith(PARQUET_ENDINGS):
         return ParquetTable((path,))
     if name.endswith(CSV_ENDINGS):
-        return CsvTable((path,))
+        return CsvTable((path,), encoding, decimal)
     known = ", ".join((*PARQUET_ENDINGS, *CSV_ENDINGS))
     raise InvalidData(f"'{path}' is no table that can be read: its name must end in one of {known}.")

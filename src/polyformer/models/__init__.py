@@ -1,9 +1,17 @@
-"""Models by name, all under the training contract. To add one: write its file and add its line to ``MODELS``."""
+"""Models by name, all under the training contract. To add one: write its file and add its line to ``MODELS``.
+
+The names of the contract are loaded when they are first used: the table alone needs no torch.
+"""
 
 from __future__ import annotations
 
-from polyformer.models.contract import NodeModel, NodeWiseFilter, SpectralFilter, Workload
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from polyformer.registry import Registry
+
+if TYPE_CHECKING:
+    from polyformer.models.contract import NodeModel, NodeWiseFilter, SpectralFilter, Workload
 
 __all__ = ["MODELS", "NodeModel", "NodeWiseFilter", "SpectralFilter", "Workload"]
 
@@ -35,3 +43,9 @@ MODELS: Registry[type[NodeModel]] = Registry(
         "sgformer": "polyformer.baselines.sgformer:SGFormerModel",
     },
 )
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'polyformer.models' has no attribute '{name}'")
+    return getattr(importlib.import_module("polyformer.models.contract"), name)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from polyformer.arrays import writable
 from polyformer.graph_checks import Features
 from polyformer.propagation.kernel import SparseBlock
 
@@ -29,7 +30,7 @@ class FeatureMatrix:
         self.shape: tuple[int, int] = (int(features.shape[0]), int(features.shape[1]))
         self.dense: Tensor | None = None
         if isinstance(features, np.ndarray):
-            self.dense = torch.from_numpy(np.asarray(features, np.float32))
+            self.dense = torch.from_numpy(writable(np.asanyarray(features, np.float32)))
         else:
             # The transpose carries the position of each entry, so that dropped entries are dropped in both.
             self.source = features

@@ -32,12 +32,17 @@ from polyformer.machine import format_bytes
 from polyformer.propagation.engine import Assembly, TokenBlock, TokenSink, join_recurrences, whole
 from polyformer.stores.blocks import RowAssembly, TokenShape, file_digest, write_block
 
-__all__ = ["TokenDirectoryWriter", "nodes_of_job"]
+__all__ = ["TokenDirectoryWriter", "nodes_of_job", "unfinished_tokens"]
 
 _PROGRESS, _MANIFEST, _LOCK, _NODES = "progress.json", "manifest.json", "lock", "nodes.npy"
 _ONLY_FINISHED = {"complete", "samples"}
 _ARRAYS = ("tokens.npy", _NODES, "recurrence.npz")
 _FINAL = {*_ARRAYS, _MANIFEST, _LOCK}
+
+
+def unfinished_tokens(directory: Path) -> Path:
+    """Where tokens lie until they are whole and become ``directory``."""
+    return directory.parent / f".{directory.name}.partial"
 
 
 class TokenDirectoryWriter(TokenSink):
@@ -53,7 +58,7 @@ class TokenDirectoryWriter(TokenSink):
         self, directory: Path, shape: TokenShape, about: dict[str, Any], nodes: np.ndarray | None = None
     ) -> None:
         self.directory, self.shape, self.nodes = directory, shape, nodes
-        self.folder = directory.parent / f".{directory.name}.partial"
+        self.folder = unfinished_tokens(directory)
         self.about = about | {"nodes": None if nodes is None else array_digest(nodes)}
         self._blocks: dict[int, dict[str, Any]] = {}
 

@@ -23,7 +23,7 @@ from polyformer.training.distributed import PATIENCE, ProcessGroup
 from polyformer.training.early_stopping import EarlyStopping
 from polyformer.training.loop import CHECKPOINT_SECONDS, EpochRecord, Observer
 from polyformer.training.run import RunRequest, execute_run, finished_result, prepare_run
-from polyformer.training.run_directory import RunDirectory
+from polyformer.training.run_directory import RunDirectory, removing_failed_start
 
 __all__ = ["MAX_FAILURES", "cpus_per_worker", "execute_on_ray"]
 
@@ -75,7 +75,7 @@ def execute_on_ray(
     result = finished_result(out) if resume else None
     if result is not None:
         return result
-    with connected(address):
+    with removing_failed_start(out), connected(address):
         cpus, gpus = cpus_per_worker(workers, nodes()), _uses_gpus(request.device, workers)
         if request.memory is None and not resume:
             request = replace(request, memory=min(usable_memory(), *(node.memory for node in nodes())))

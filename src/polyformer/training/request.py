@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,9 +84,9 @@ def load_task(
     if not task.splits:
         raise InvalidParameter(f"'{request.data}' has no labelled splits, so nothing can be trained on it.")
     if not 0 <= request.split < len(task.splits):
-        raise InvalidParameter(
-            f"'split' must lie in 0..{len(task.splits) - 1} for '{request.data}'. Got {request.split}."
-        )
+        count = len(task.splits)
+        numbers = "one split, number 0" if count == 1 else f"{count} splits, numbers 0 to {count - 1}"
+        raise InvalidParameter(f"'{Path(request.data).name}' has {numbers}. Got {request.split}.")
     metric = request.resolve_settings()["metric"]
     if metric != "default":
         task = replace(task, metric=metric)

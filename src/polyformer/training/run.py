@@ -39,7 +39,7 @@ from polyformer.training.loop import (
     workload_of,
 )
 from polyformer.training.request import RunRequest, describe_task, load_task
-from polyformer.training.run_directory import RunDirectory
+from polyformer.training.run_directory import RunDirectory, removing_failed_start
 from polyformer.training.saved_model import ModelCard, save_weights
 
 __all__ = [
@@ -146,7 +146,8 @@ def prepare_run(
     facts = describe_task(task, split)
 
     def make() -> RunRequest:
-        # Where tokens live decides in which order they are visited: a run that goes on decides as it did at first.
+        # Where tokens live decides in which order they are visited: a run that goes on decides as it did at first,
+        # unless another bound on memory is asked for.
         if resume:
             config = RunDirectory.open(out).config
             before = config["task"]
@@ -158,7 +159,9 @@ def prepare_run(
                 raise FileCorrupt(
                     f"The run '{out}' was started by a version that learned labels in other units. Start a new run."
                 )
-            return replace(request, memory=config["memory"])
+            memory = config["memory"] if request.memory is None else request.memory
+            RunDirectory(out).update_memory(memory)
+            return replace(request, memory=memory)
         fixed = replace(request, memory=usable_memory() if request.memory is None else request.memory)
         config = {"format": 1, **asdict(fixed), "settings": card.settings, "card": card.to_json(), "task": facts}
         RunDirectory.create(out, config | {"versions": versions()})
@@ -212,12 +215,14 @@ def execute_run(
     result = workers.first(lambda: finished_result(out) if resume else None)
     if result is not None:
         return result
-    prepared = prepare_run(
-        request, out, resume=resume, loading=loading, report=report, workers=workers, num_workers=workers.count
-    )
-    if announce is not None:
-        announce(prepared.facts)
     with contextlib.ExitStack() as stack:
+        if workers.rank == 0:
+            stack.enter_context(removing_failed_start(out))
+        prepared = prepare_run(
+            request, out, resume=resume, loading=loading, report=report, workers=workers, num_workers=workers.count
+        )
+        if announce is not None:
+            announce(prepared.facts)
         patience = 0.0 if registry is None else LOST_SECONDS
         workers.first(lambda: stack.enter_context(prepared.run.locked(patience)))
         return _train(prepared, report, progress, observers or [], should_stop, workers, registry)

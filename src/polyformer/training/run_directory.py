@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,12 @@ from polyformer.files import (
     write_json,
     write_whole,
 )
+from polyformer.stores.writer import unfinished_tokens
 from polyformer.training.loop import EpochRecord
 from polyformer.training.request import RunRequest
+from polyformer.training.saved_model import WEIGHTS
 
-__all__ = ["RunDirectory"]
+__all__ = ["RunDirectory", "removing_failed_start"]
 
 _TASK_KEYS = ("name", "protocol", "fingerprint", "nodes", "edges", "features", "classes", "train", "val", "test")
 _RESULT_KEYS = (
@@ -86,6 +89,19 @@ class RunDirectory:
         if not isinstance(content, dict):
             raise FileCorrupt(f"'{self.path / 'config.json'}' does not describe a run.")
         return content
+
+    def update_memory(self, memory: int) -> None:
+        """Record that the run goes on with another bound on memory."""
+        config = self.config
+        if config["memory"] != memory:
+            with reporting_io_errors("config.json", self.path):
+                write_json(self.path / "config.json", config | {"memory": memory})
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether a later start would find nothing here to go on from: no epoch, no model, no prepared tokens."""
+        places = (self.checkpoint, self.path / WEIGHTS, self.tokens, unfinished_tokens(self.tokens))
+        return not any(place.exists() for place in places) and not self.read_metrics()
 
     @property
     def checkpoint(self) -> Path:
@@ -165,3 +181,29 @@ class RunDirectory:
                     file.flush()
 
             yield write
+
+
+@contextmanager
+def removing_failed_start(out: Path) -> Iterator[None]:
+    """If the block fails before the run directory ``out`` holds anything to go on from, leave the disk as it was.
+
+    Folders above ``out`` that the block made go too. A directory that was in use before the block is left alone.
+    """
+    existed = out.exists()
+    if existed and (not out.is_dir() or any(out.iterdir())):
+        yield
+        return
+    missing = [folder for folder in out.absolute().parents if not folder.exists()]
+    try:
+        yield
+    except (OutputExists, OutputBusy):  # another process took the place meanwhile
+        raise
+    except BaseException:
+        if RunDirectory(out).is_unused:
+            shutil.rmtree(out, ignore_errors=True)
+            with suppress(OSError):
+                if existed:
+                    out.mkdir()
+                for folder in missing:
+                    folder.rmdir()
+        raise

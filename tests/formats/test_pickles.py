@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from polyformer.datasets.pickles import load_object_array, load_pickle
 from polyformer.errors import FileCorrupt
+from polyformer.formats.pickles import load_object_array, load_pickle
 
 
 class Bomb:

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from polyformer.errors import FileCorrupt, PolyformerError
 from polyformer.graph_checks import validate_sparse
+from polyformer.interrupts import is_interrupt
 
 __all__ = ["csr_from_arrays", "read_mat", "read_npz", "read_number_table", "reading", "row_normalised"]
 
@@ -24,6 +25,8 @@ def reading(path: Path) -> Iterator[None]:
     except PolyformerError:
         raise
     except Exception as error:  # zip, zlib, key, value, type and OS errors alike
+        if is_interrupt(error):
+            raise KeyboardInterrupt from None
         reason = f"it has no '{error.args[0]}'" if isinstance(error, KeyError) and error.args else error
         raise FileCorrupt(f"'{path}' cannot be read: {reason}. Get the file again.") from None
 

@@ -1,0 +1,1 @@
+"""Public file formats of graphs, read into arrays: for the data sets that come in them and for imports."""

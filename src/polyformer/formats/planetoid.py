@@ -1,0 +1,103 @@
+"""The files of Planetoid: seven pickles and a list of test nodes for each citation network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from polyformer.formats.arrays import reading
+from polyformer.formats.pickles import load_pickle
+from polyformer.graph_checks import validate_sparse
+from polyformer.splits import Split
+
+__all__ = ["PARTS", "PlanetoidArrays", "read_planetoid"]
+
+PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+PUBLIC_VALIDATION = 500
+
+
+@dataclass(frozen=True, eq=False)
+class PlanetoidArrays:
+    """What the files say.
+
+    Shapes:
+        ``edges`` (2, E); ``features`` (N, d) sparse; ``one_hot`` (N, C) sparse, an empty row where there is no label.
+
+    Attributes:
+        public: the split that comes with the files: 20 training nodes per class, 500 for validation.
+    """
+
+    edges: np.ndarray
+    features: sp.csr_matrix
+    one_hot: sp.csr_matrix
+    public: Split
+
+
+def read_planetoid(parts: Mapping[str, Path]) -> PlanetoidArrays:
+    """Read the files, given by the last part of their names.
+
+    ``x``, ``allx``, ``tx`` are the features of the training, of all but the test, and of the test documents, ``y``,
+    ``ally``, ``ty`` their one-hot labels, ``graph`` maps a node to its neighbours.
+    """
+    test_nodes = _test_nodes(parts["test.index"])
+    ally, ty = _labels(parts["ally"]), _labels(parts["ty"])
+    num_known, num_train = len(ally), len(_labels(parts["y"]))
+    num_nodes = max(int(test_nodes.max()) + 1, num_known + len(test_nodes))
+    features = _place(_features(parts["allx"]), _features(parts["tx"]), test_nodes, num_nodes)
+    one_hot = _place(sp.csr_matrix(ally), sp.csr_matrix(ty), test_nodes, num_nodes)
+    num_val = min(PUBLIC_VALIDATION, num_known - num_train)
+    public = Split(np.arange(num_train), np.arange(num_train, num_train + num_val), np.sort(test_nodes))
+    with reading(parts["graph"]):
+        edges = _edges(load_pickle(parts["graph"]))
+    return PlanetoidArrays(edges, features, one_hot, public)
+
+
+def _place(known: sp.csr_matrix, test: sp.csr_matrix, test_nodes: np.ndarray, num_nodes: int) -> sp.csr_matrix:
+    """Rows of the known nodes first, those of the test nodes at their ids; ids in neither have empty rows.
+
+    The i-th row of ``test`` belongs to the i-th id of ``test_nodes``.
+    """
+    rows = np.concatenate([np.arange(known.shape[0]), test_nodes])
+    order = np.full(num_nodes, -1)
+    order[rows] = np.arange(len(rows))
+    stacked = sp.vstack([known, test, sp.csr_matrix((1, known.shape[1]), dtype=known.dtype)], format="csr")
+    return sp.csr_matrix(stacked[order])  # -1 takes the empty row at the end
+
+
+def _features(path: Path) -> sp.csr_matrix:
+    matrix = load_pickle(path)
+    with reading(path):
+        state = vars(matrix)
+        rebuilt = sp.csr_matrix(
+            (state["data"], state["indices"], state["indptr"]), shape=state.get("_shape"), dtype=np.float32
+        )
+        validate_sparse(rebuilt)
+    return rebuilt
+
+
+def _labels(path: Path) -> np.ndarray:
+    array = load_pickle(path)
+    with reading(path):
+        if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "iuf":
+            raise ValueError("it should hold one-hot labels")
+    return array
+
+
+def _test_nodes(path: Path) -> np.ndarray:
+    with reading(path):
+        nodes = np.array(path.read_text(encoding="ascii").split(), dtype=np.int64)
+        if len(nodes) == 0:
+            raise ValueError("it lists no test nodes")
+    return nodes
+
+
+def _edges(neighbours: Any) -> np.ndarray:
+    """(2, E) from a dictionary of neighbour lists."""
+    sources = np.repeat(list(neighbours), [len(targets) for targets in neighbours.values()])
+    targets = np.concatenate([np.asarray(targets, np.int64) for targets in neighbours.values()])
+    return np.stack([sources, targets])
