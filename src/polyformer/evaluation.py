@@ -15,7 +15,7 @@ from polyformer.files import finite
 from polyformer.metrics import METRICS, Metric, best_threshold, fitting_metrics
 from polyformer.splits import Split
 
-__all__ = ["Judge", "Verdict", "data_warnings", "guess", "judge"]
+__all__ = ["FEW_VALIDATION_NODES", "Judge", "Verdict", "data_warnings", "guess", "judge"]
 
 RESAMPLES = 400
 """How often the judged nodes are drawn again, with replacement, for an interval."""

@@ -12,15 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from polyformer.cli import main
 from polyformer.datasets import load_dataset
 from polyformer.errors import OutOfResources
 from polyformer.formats import arrays
 from polyformer.importing import tables
 from polyformer.training import run as training
+from tests.cli.test_cli import BOARD, FAST, run
 
-BOARD = "minefield:width=20,height=15"
-FAST = ["--no-report", "--set=order=3", "--set=hidden_channels=16", "--set=heads=4", "--set=epochs=3"]
+pytestmark = pytest.mark.slow
 
 # Sends this process a real Ctrl-C when it first imports or opens what is named.
 INTERRUPTED = """
@@ -38,12 +37,6 @@ sys.addaudithook(hook)
 from polyformer.__main__ import run
 run()
 """
-
-
-def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as exit_:
-        main([str(argument) for argument in arguments])
-    return int(exit_.value.code or 0)
 
 
 @pytest.fixture(scope="module")
