@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,8 @@ def write_tokens(
         "view": basis_config(basis, order),
         "subset": rows is not None,
     }
+    if graph.scaling is not None:
+        about["scaling"] = asdict(graph.scaling)
     runner = ENGINES[engine]() if isinstance(engine, str) else engine
     with TokenDirectoryWriter(Path(directory), shape, about, rows).open() as writer, runner.session():
         if writer.missing():

@@ -7,7 +7,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -270,8 +269,7 @@ def _stored_request(out: Path, asked: dict[str, Any], chosen: dict[str, Any]) ->
             raise InvalidParameter(
                 f"The run '{out}' was started with {name}={before}. Got {value}. Leave it out or start a new run."
             )
-    stored = {field.name: config[field.name] for field in fields(RunRequest)}
-    return RunRequest(**stored | {"preset": None})  # its settings are stored; its file may have changed since
+    return RunRequest.of_run(config)
 
 
 def _take_new_directory(data: str, model: str) -> Path:

@@ -11,6 +11,7 @@ import torch
 
 from polyformer.columns import Column, columns_from_json
 from polyformer.errors import DataNotFound, FileCorrupt
+from polyformer.feature_scaling import FeatureScaling
 from polyformer.files import read_json
 from polyformer.models import MODELS, NodeModel
 from polyformer.settings import split_settings
@@ -28,7 +29,9 @@ class ModelCard:
     """What is needed to build a model again: its name, settings, widths, and how inputs and outputs are read.
 
     Attributes:
+        columns: of the table that the features come from, or those made from the structure.
         units: centre and scale of real-valued outputs.
+        scaling: by which features are scaled before the model reads them; None for features as they are.
     """
 
     model: str
@@ -40,6 +43,7 @@ class ModelCard:
     class_names: list[str] | None = None
     columns: tuple[Column, ...] | None = None
     units: tuple[float, float] = (0.0, 1.0)
+    scaling: FeatureScaling | None = None
 
     @property
     def reader(self) -> Objective:
@@ -71,8 +75,12 @@ class ModelCard:
         """From ``config.json``."""
         try:
             units = tuple(content.get("units", (0.0, 1.0)))
-            return cls(**{**content, "columns": columns_from_json(content.get("columns")), "units": units})
-        except TypeError:
+            columns, scaling = (
+                columns_from_json(content.get("columns")),
+                FeatureScaling.from_json(content.get("scaling")),
+            )
+            return cls(**{**content, "columns": columns, "units": units, "scaling": scaling})
+        except (TypeError, KeyError):
             raise FileCorrupt(
                 "The model's description has other fields than this version writes. Train it again."
             ) from None

@@ -41,6 +41,9 @@ class TrainingSettings:
     targets: Literal["standard", "raw"] = setting(
         "standard", "learn real-valued labels in units of their deviation around their mean, or as they are"
     )
+    scale_features: Literal["auto", "none"] = setting(
+        "auto", "bring numeric columns to a common scale; auto leaves data sets known by name as they were published"
+    )
     metric: Literal["default", "accuracy", "roc_auc", "r2"] = setting("default", "select and report by another metric")
 
     def __post_init__(self) -> None:
