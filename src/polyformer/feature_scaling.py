@@ -65,8 +65,8 @@ class FeatureScaling:
 
     Example:
         >>> views = np.array([[10.0], [20.0], [30.0], [40.0], [1e6]])
-        >>> FeatureScaling.fit(views).apply(views).round(1).ravel().tolist()
-        [-0.7, -0.6, -0.4, -0.3, 2.0]
+        >>> [f"{z:.1f}" for z in FeatureScaling.fit(views).apply(views).ravel()]
+        ['-0.7', '-0.6', '-0.4', '-0.3', '2.0']
     """
 
     num_columns: int

@@ -42,8 +42,8 @@ def structure_features(graph: Graph) -> np.ndarray:
 
     Example:
         >>> star = Graph([[0, 0, 0], [1, 2, 3]])
-        >>> structure_features(star)[:2].round(2).tolist()
-        [[1.39, 0.69, 0.0, 0.69, 0.69, 1.0, 1.39], [0.69, 1.39, 0.0, 1.39, 1.39, 0.0, 1.39]]
+        >>> [f"{value:.2f}" for value in structure_features(star)[0]]
+        ['1.39', '0.69', '0.00', '0.69', '0.69', '1.00', '1.39']
     """
     degrees = graph.degrees
     logs = np.log1p(degrees)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from polyformer.errors import InvalidData
 from polyformer.importing.columns import EDGE_ROLES, match_column, require_column
+from polyformer.importing.kinds import kind_words
 from polyformer.importing.options import ColumnMatch, ImportOptions
 from polyformer.importing.tables import BATCH_ROWS, Table
 
@@ -36,6 +37,8 @@ class EdgeReader(ABC):
     weighted: bool = False
     num_rows: int | None = None
     matched: tuple[ColumnMatch, ...] = ()
+    directed: bool = False
+    """Whether its columns are called like the two ends of an arrow."""
 
     @abstractmethod
     def batches(self) -> Iterator[EdgeBatch]:
@@ -70,6 +73,10 @@ class TableEdges(EdgeReader):
             options.id_type if options.id_type != "auto" else id_kind(table.schema, self.columns[0], self.name)
         )
         self.weighted, self.num_rows = len(self.columns) == 3, table.num_rows
+        self.directed = all(
+            name.strip().lower() in EDGE_ROLES[role]
+            for name, role in zip(self.columns, ("source", "target"), strict=False)
+        )
         roles = ("source", "target", "weight")
         self.matched = tuple(
             ColumnMatch(self.name, role, column) for role, column in zip(roles, self.columns, strict=False)
@@ -103,7 +110,9 @@ def id_kind(schema: pa.Schema, column: str, table: str) -> str:
         return "string"
     if pa.types.is_null(value):
         raise InvalidData(f"The column '{column}' of '{table}' is empty. It must hold node ids.")
-    raise InvalidData(f"The column '{column}' of '{table}' must hold integers or strings as ids. Got {value}.")
+    raise InvalidData(
+        f"The column '{column}' of '{table}' must hold integers or strings as ids. It holds {kind_words(value)}."
+    )
 
 
 def as_ids(column: Any, kind: str, start: int, name: str, table: str) -> Any:
@@ -143,7 +152,9 @@ def _weights(column: Any, start: int, name: str, table: str) -> np.ndarray:
     try:
         values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise InvalidData(f"The weight column '{name}' of '{table}' must hold numbers. Got {column.type}.") from None
+        raise InvalidData(
+            f"The weight column '{name}' of '{table}' must hold numbers. It holds {kind_words(column.type)}."
+        ) from None
     return check_weights(values, start, table)
 
 

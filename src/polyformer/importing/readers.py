@@ -11,7 +11,7 @@ from polyformer.importing.edges import EdgeReader, TableEdges
 from polyformer.importing.identifiers import DenseIds, NodeIds
 from polyformer.importing.node_table import NodeTable
 from polyformer.importing.ogb_source import is_ogb, read_ogb
-from polyformer.importing.options import ImportOptions
+from polyformer.importing.options import BY_TIME, ImportOptions
 from polyformer.importing.raw_pairs import RAW_ENDINGS, RawPairs
 from polyformer.importing.source import Source, check_splits
 from polyformer.importing.tables import CSV_ENDINGS, PARQUET_ENDINGS, open_table
@@ -31,7 +31,7 @@ def is_native(path: Path) -> bool:
 def read_source(path: Path, options: ImportOptions) -> Source:
     """Open a folder or file of any format but our own: everything but edges and features is read."""
     source = _read(path, options)
-    return replace(source, splits=None) if options.split_column == "" else source
+    return replace(source, splits=None) if options.split_column == "" and options.split_by is None else source
 
 
 def _read(path: Path, options: ImportOptions) -> Source:
@@ -64,7 +64,20 @@ def _read_tables(path: Path, options: ImportOptions) -> Source:
         return Source("tables", name, edges, ids, matched=edges.matched)
     splits = None if nodes.split is None else (nodes.split,)
     matched = (*edges.matched, *nodes.matched)
-    return Source("tables", name, edges, nodes.ids, nodes.features, nodes.labels, splits, "", matched, nodes.notes)
+    protocol = "fixed" if options.split_by is None else BY_TIME
+    return Source(
+        "tables",
+        name,
+        edges,
+        nodes.ids,
+        nodes.features,
+        nodes.labels,
+        splits,
+        matched=matched,
+        notes=nodes.notes,
+        preprocessing=nodes.preprocessing,
+        protocol=protocol,
+    )
 
 
 def _open_edges(path: Path, options: ImportOptions, nodes: NodeTable | None) -> EdgeReader:
