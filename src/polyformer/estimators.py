@@ -10,7 +10,7 @@ import numpy as np
 
 from polyformer.bases import Basis, basis_config, check_order, resolve_basis
 from polyformer.errors import InvalidData, InvalidParameter
-from polyformer.feature_preparation import prepare_alike, prepare_graph
+from polyformer.feature_preparation import prepare_graph
 from polyformer.files import new_directory, read_json, write_json
 from polyformer.filters import filter_coefficients, filter_response
 from polyformer.graph import Graph
@@ -179,7 +179,7 @@ class PolyFormerClassifier:
     def predict_proba(self, graph: Graph) -> np.ndarray:
         """Probabilities of all nodes, of the graph of training or another with the same features: (N, C)."""
         card, model = self._fitted()
-        prepared = prepare_alike(graph, card.columns, card.scaling)
+        prepared = card.prepare(graph)
         scores = predict_scores(model, card.reader, prepared)
         self._graph = prepared
         return scores
@@ -205,7 +205,7 @@ class PolyFormerClassifier:
     def _bound(self, nodes: Any, graph: Graph | None) -> tuple[PolyFormerModel, np.ndarray]:
         """The model, bound to nodes of the given or the last graph, and their ids."""
         card, model = self._fitted()
-        graph = self._graph if graph is None else prepare_alike(graph, card.columns, card.scaling)
+        graph = self._graph if graph is None else card.prepare(graph)
         if graph is None:
             raise InvalidParameter("The classifier was loaded without its graph. Pass graph=….")
         ids = check_nodes(nodes, graph.num_nodes)

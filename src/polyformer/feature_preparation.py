@@ -58,7 +58,7 @@ def prepare_alike(graph: Graph, columns: Sequence[Column] | None, scaling: Featu
         columns: of the model.
         scaling: of the model; None for features as they are.
     """
-    if are_structural(columns):
+    if are_structural(columns) and graph.scaling is None:
         graph = graph.with_features(structure_features(graph))
     return graph.scaled(scaling)
 

@@ -11,8 +11,10 @@ import torch
 
 from polyformer.columns import Column, columns_from_json
 from polyformer.errors import DataNotFound, FileCorrupt
+from polyformer.feature_preparation import prepare_alike
 from polyformer.feature_scaling import FeatureScaling
 from polyformer.files import read_json
+from polyformer.graph import Graph
 from polyformer.models import MODELS, NodeModel
 from polyformer.settings import split_settings
 from polyformer.tasks import OBJECTIVES, Objective
@@ -65,6 +67,13 @@ class ModelCard:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return kind(self.in_channels, self.reader.out_channels(self.num_classes), settings)
+
+    def prepare(self, graph: Graph) -> Graph:
+        """A graph with its features as the model reads them: scaled, or made from the structure, as in training.
+
+        A graph that was prepared already stays as it is.
+        """
+        return prepare_alike(graph, self.columns, self.scaling)
 
     def to_json(self) -> dict[str, Any]:
         """For ``config.json``."""
