@@ -10,6 +10,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.table_graphs import GRAPHS
+from benchmarks.tables import line
 from polyformer.experiments import EXPERIMENTS
 from tests.cli.test_cli import BOARD, FAST, run
 from tests.documentation import blocks, marked_blocks, page
@@ -48,6 +50,13 @@ def test_predicting_by_blocks_as_the_page_on_streaming_does(
     [example] = [block for block in blocks("streaming.md") if "predict_blocks" in block]
     exec(example, {})
     assert capsys.readouterr().out == "(300,) (300, 2)\n"
+
+
+def test_the_page_on_tables_shows_what_was_measured() -> None:
+    rows = json.loads((Path(__file__).parents[1] / "benchmarks" / "results" / "tables.json").read_text())
+    assert [row["graph"] for row in rows][:-1] == list(GRAPHS)
+    lines = page("tables.md").splitlines()
+    assert all(line(row) in lines for row in rows)
 
 
 def test_the_tutorial_from_two_tables_to_predictions(

@@ -50,6 +50,8 @@ def test_a_graph_without_features_is_trained_on_and_predicted(
     assert {column["kind"] for column in card["columns"]} == {"structure"}
     for data in ([], [tmp_path / "second"]):
         assert run("predict", tmp_path / "run", *data, "--out", tmp_path / "p.csv") == 0
+    assert run("import", tmp_path / "second", tmp_path / "like", "--like", tmp_path / "run") == 0
+    assert run("predict", tmp_path / "run", tmp_path / "like", "--out", tmp_path / "p.csv") == 0
     assert run("tokens", tmp_path / "first", "--order", 3, "--out", tmp_path / "tokens") == 0
     assert run("predict", tmp_path / "run", "--tokens", tmp_path / "tokens", "--out", tmp_path / "p.csv") == 0
 

@@ -15,8 +15,8 @@ __all__ = ["LARGEST_FEATURE", "ColumnStatistics"]
 LARGEST_FEATURE = 1e19
 """The largest size of a feature: the square of a larger one does not fit in float32, in which models compute."""
 
-_PIECE_BYTES = 1 << 22
-_SAMPLED_VALUES = 1 << 22
+_PIECE_BYTES = 1 << 20
+_SAMPLED_VALUES = 1 << 21
 _NORMAL_QUARTILES = 1.349
 
 
@@ -41,7 +41,7 @@ class ColumnStatistics:
 
     @classmethod
     def of(cls, features: np.ndarray, names: Sequence[str]) -> ColumnStatistics:
-        """From all rows; quantiles of more than 2^22 values come from evenly spaced rows, so that memory is bounded.
+        """From all rows; quantiles of more than 2^21 values come from evenly spaced rows, so that memory is bounded.
 
         Args:
             names: of the columns, for the sentence that refuses a value.
@@ -50,7 +50,7 @@ class ColumnStatistics:
         step = max(1, -(-count * width // _SAMPLED_VALUES))
         zeros, total, squares = np.zeros(width, np.int64), np.zeros(width), np.zeros(width)
         flags, least, most = np.ones(width, bool), np.full(width, np.inf), np.full(width, -np.inf)
-        kept, shift = [], np.zeros(width)
+        sample, shift = np.empty((-(-count // step), width), features.dtype), np.zeros(width)
         for start, piece in row_pieces(features, _PIECE_BYTES):
             shift = piece[0].astype(np.float64) if start == 0 else shift
             least, most = np.minimum(least, piece.min(axis=0)), np.maximum(most, piece.max(axis=0))
@@ -60,12 +60,14 @@ class ColumnStatistics:
             away = piece - shift
             total += away.sum(axis=0)
             squares += (away * away).sum(axis=0)
-            kept.append(np.array(piece[-start % step :: step]))
+            rows = piece[-start % step :: step]
+            first = -(-start // step)
+            sample[first : first + len(rows)] = rows
         _refuse_unusable(least, most, names)
         mean = total / count
         deviation = np.sqrt(np.maximum(squares / count - mean * mean, 0))
         scalable, mostly_zero = ~flags, 2 * zeros > count
-        centre, spread = _location(np.concatenate(kept), deviation, mostly_zero & scalable)
+        centre, spread = _location(sample, deviation, mostly_zero & scalable)
         largest = np.maximum(np.abs(most - centre), np.abs(least - centre))
         spread = np.where(spread > 0, spread, np.where(largest > 0, largest, 1.0))
         return cls(scalable, mostly_zero, centre, spread, largest)

@@ -73,8 +73,9 @@ def open_run_task(
 
 
 def trained_columns(run: Path) -> tuple[Column, ...]:
-    """The columns of the table that a run was trained on."""
-    columns = columns_from_json(read_json(run / "config.json", "a run directory")["card"].get("columns"))
+    """The columns of the table that a run was trained on; none where its features were made from the structure."""
+    card = read_json(run / "config.json", "a run directory")["card"]
+    columns = columns_to_read(columns_from_json(card.get("columns")))
     if columns is None:
         raise InvalidParameter(f"'{run}' was not trained on a table, so there are no columns to read alike.")
     return columns

@@ -73,6 +73,8 @@ def test_another_table_is_filled_as_in_training(tmp_path: Path) -> None:
     assert any(
         "the median of the training, 7; in training none was missing, so nothing marks them." in x for x in lines
     )
+    with pytest.raises(InvalidData, match=r"'age' must be a number for every node"):
+        read(tmp_path / "in", columns=trained, missing="refuse")
     empty = {"size": [None] * COUNT, "age": [1.0] * COUNT}
     assert set(read(write(tmp_path / "in", empty), columns=trained)[0].graph.features[:, 2]) == {7.0}
     old = (Column("age"), Column("size"))  # an earlier version kept no median

@@ -185,30 +185,31 @@ class ColumnChoice:
         kind, name = self.kinds[column.name], column.name
         if column.categories is not None:
             return self._known_category(column)
-        if column.kind == "vector":
-            fits = is_list(kind) and is_number(kind.value_type)
-        elif column.kind == "date":
-            fits = is_date(kind) or is_string(kind) or pa.types.is_null(kind)
-        else:
-            fits = is_number(kind) or pa.types.is_null(kind)
-        if not fits:
+        vectors = is_list(kind) and is_number(kind.value_type)
+        if vectors and (column.kind == "vector" or column == Column(name)):  # earlier versions kept no kind
+            return ListColumn(name, column.width)
+        if not self._fits(column.kind, kind):
             wanted = {"vector": f"vectors of {column.width}", "date": "dates"}.get(column.kind, "numbers")
             raise InvalidData(
                 f"The column '{name}' of '{self.table.name}' must hold {wanted}, as in training. "
                 f"It holds {kind_words(kind)}."
             )
-        if column.kind == "vector":
-            return ListColumn(name, column.width)
-        scan = self._scans[name]
-        if scan.missing and column.median is not None:
+        missing = self._scans[name].missing
+        median = column.median if self.options.missing == "fill" else None
+        if missing and median is not None:
             marked = "" if column.indicator else "; in training none was missing, so nothing marks them"
             self.notes.append(
-                f"{scan.missing:,} missing values of '{name}' are filled with the median of the training, "
-                f"{column.median:g}{marked}."
+                f"{missing:,} missing values of '{name}' are filled with the median of the training, "
+                f"{median:g}{marked}."
             )
-        return (DateColumn if column.kind == "date" else NumberColumn)(
-            name, column.width, column.median, column.indicator
-        )
+        return (DateColumn if column.kind == "date" else NumberColumn)(name, column.width, median, column.indicator)
+
+    @staticmethod
+    def _fits(wanted: str, kind: Any) -> bool:
+        """Whether a column of this type can be read as numbers or dates were in training."""
+        if wanted == "date":
+            return is_date(kind) or is_string(kind) or pa.types.is_null(kind)
+        return wanted == "number" and (is_number(kind) or pa.types.is_null(kind))
 
     def _known_category(self, column: Column) -> CategoryColumn:
         assert column.categories is not None
