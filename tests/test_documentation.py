@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.table_graphs import GRAPHS
-from benchmarks.tables import line
+from benchmarks.tables import line as table_line
 from polyformer.experiments import EXPERIMENTS
 from tests.cli.test_cli import BOARD, FAST, run
 from tests.documentation import blocks, marked_blocks, page
@@ -56,7 +56,7 @@ def test_the_page_on_tables_shows_what_was_measured() -> None:
     rows = json.loads((Path(__file__).parents[1] / "benchmarks" / "results" / "tables.json").read_text())
     assert [row["graph"] for row in rows][:-1] == list(GRAPHS)
     lines = page("tables.md").splitlines()
-    assert all(line(row) in lines for row in rows)
+    assert all(table_line(row) in lines for row in rows)
 
 
 def test_the_tutorial_from_two_tables_to_predictions(
