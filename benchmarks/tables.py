@@ -35,8 +35,8 @@ What is learned from columns as tables have them: dollars beside years, heavy ta
 `python -m benchmarks.tables --page docs/tables.md`. Each graph has three splits of 60/20/20; scores are test scores in
 percent, mean and standard deviation over the splits. All graphs have the same settings ({settings}), chosen
 before any score of this table was seen. *guess* is the score without looking at the nodes. *mlp* is blind to the
-edges and reads scaled columns. *polyformer* reads the columns as they are (`--set scale_features=none`) or scaled, which
-is the default for a graph of your own.
+edges and reads scaled columns. *polyformer* reads the columns as they are (`--set scale_features=none`) or scaled,
+which is the default for a graph of your own.
 
 The two Twitch graphs are tables as they were published: days, views and a flag per user. In the others, columns are
 random projections of a data set's features, or made up; each is in a unit of its own between 10^-3 and 10^6, and every

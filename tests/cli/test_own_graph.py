@@ -295,3 +295,19 @@ def test_predictions_as_csv_and_under_no_other_name(
     assert "'--out' must end in .parquet or .csv." in capsys.readouterr().err
     assert run("filters", people, "--out", tmp_path / "f.csv") == 2
     assert "'--out' must end in .parquet." in capsys.readouterr().err
+
+
+def test_options_for_missing_numbers_and_splits_by_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ages = [None, *AGES[1:]]
+    people = _people(tmp_path / "people", {"age": ages, "joined": AGES, "label": LABELS})
+    assert run("import", people, tmp_path / "refused", "--missing", "refuse") == 2
+    assert "The feature 'age' must be a number for every node. There is none in row 1" in capsys.readouterr().err
+    assert not (tmp_path / "refused").exists()
+    assert run("import", people, tmp_path / "graph", "--split-by", "joined") == 0
+    said = capsys.readouterr().out
+    assert "1 missing values of 'age' are filled with the median, 26" in said
+    assert "Splits are by time, the oldest nodes for training, the newest for testing: 7 / 3 / 2 nodes." in said
+    task = Task.load(tmp_path / "graph")
+    assert (task.protocol, task.graph.num_features, task.splits[0].test.tolist()) == ("by time", 2, [10, 11])
+    assert run("train", tmp_path / "graph", "--out", tmp_path / "run", *FAST) == 0
+    assert "by protocol 'by time'" in capsys.readouterr().out

@@ -90,7 +90,7 @@ def wide_rows(nodes: np.ndarray) -> np.ndarray:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit and the high-water mark are Linux's")
 def test_features_larger_than_memory(wide_graph: Path, control_group: Path | None, tmp_path: Path) -> None:
-    """2.4 GB of features, scaled, within 1 GiB: under a control group that counts the page cache, else by resident memory."""
+    """2.4 GB of scaled features within 1 GiB: by a control group that counts page cache, else by resident memory."""
     nodes = np.array([0, 7, 123_456, NODES - 1])
     np.save(tmp_path / "nodes.npy", nodes)
     script = """
