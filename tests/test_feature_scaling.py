@@ -94,11 +94,27 @@ def test_a_mapped_graph_is_scaled_as_one_in_memory(tmp_path: Path) -> None:
     np.testing.assert_array_equal(pf.Graph.load(tmp_path / "scaled", verify=True).features, scaled.features)
 
 
+def test_tokens_of_scaled_features_go_on_where_they_were_stopped(tmp_path: Path) -> None:
+    graph = raw_graph(np.random.default_rng(0).lognormal(2, 2, (COUNT, 80)))
+    scaled = graph.scaled(FeatureScaling.fit(graph.features))
+
+    def stop(share: float) -> None:
+        if share > 0.5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_tokens(scaled, tmp_path / "tokens", order=2, progress=stop)
+    assert (tmp_path / ".tokens.partial").exists()
+    write_tokens(scaled, tmp_path / "tokens", order=2)
+    whole = pf.compute_tokens(scaled, order=2)
+    np.testing.assert_allclose(pf.open_tokens(tmp_path / "tokens")[:], whole, rtol=1e-5, atol=1e-6)
+
+
 def test_a_scaling_comes_back_from_json() -> None:
     scaling = FeatureScaling.fit(raw_features())
-    assert FeatureScaling.from_json(
-        json.loads(json.dumps({**vars(scaling), "parts": [vars(p) for p in scaling.parts]}))
-    )
+    written = json.loads(json.dumps(scaling.to_json()))
+    assert written == scaling.to_json()
+    assert FeatureScaling.from_json(written) == scaling
     assert FeatureScaling.from_json(None) is None
     with pytest.raises(InvalidData, match="that of 5 dense features per node"):
         raw_graph(raw_features()[:, :2]).scaled(scaling)

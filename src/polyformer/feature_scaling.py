@@ -107,11 +107,12 @@ class FeatureScaling:
     @cached_property
     def digest(self) -> str:
         """A hash of all its numbers."""
-        return hashlib.blake2b(json.dumps(asdict(self)).encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(json.dumps(self.to_json()).encode(), digest_size=8).hexdigest()
 
     def apply(self, values: np.ndarray, first: int = 0, out: np.ndarray | None = None) -> np.ndarray:
         """(n, w) values of the columns ``first``..``first`` + w - 1, scaled, as float32; into ``out`` if it is given.
 
+        Values are rounded to float32 even where ``out`` is wider, so that every way to tokens has the same features.
         The work is done on some rows at a time, so that little memory is needed besides ``out``.
         """
         result = np.empty(values.shape, np.float32) if out is None else out
@@ -123,11 +124,11 @@ class FeatureScaling:
             rows = slice(begin, min(len(values), begin + step))
             result[rows] = values[rows]
             if len(straight):
-                result[rows, straight] = values[rows, straight] / deviation[first + straight]
+                result[rows, straight] = (values[rows, straight] / deviation[first + straight]).astype(np.float32)
             if len(bent):
                 at = first + bent
                 bow = np.arcsinh((values[rows, bent] - centre[at]) / spread[at])
-                result[rows, bent] = (bow - mean[at]) / deviation[at]
+                result[rows, bent] = ((bow - mean[at]) / deviation[at]).astype(np.float32)
         return result
 
     @cached_property
@@ -166,6 +167,10 @@ class FeatureScaling:
         if left:
             words.append(f"left {_counted(left, 'column')} of zeros and ones")
         return "; ".join(words)
+
+    def to_json(self) -> dict[str, Any]:
+        """What :meth:`from_json` reads; equal to what comes back from a file."""
+        return {"num_columns": self.num_columns, "parts": [asdict(part) for part in self.parts]}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any] | None) -> FeatureScaling | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +127,7 @@ def write_tokens(
         "subset": rows is not None,
     }
     if graph.scaling is not None:
-        about["scaling"] = asdict(graph.scaling)
+        about["scaling"] = graph.scaling.to_json()
     runner = ENGINES[engine]() if isinstance(engine, str) else engine
     with TokenDirectoryWriter(Path(directory), shape, about, rows).open() as writer, runner.session():
         if writer.missing():
