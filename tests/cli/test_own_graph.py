@@ -305,7 +305,7 @@ def test_options_for_missing_numbers_and_splits_by_time(tmp_path: Path, capsys: 
     assert not (tmp_path / "refused").exists()
     assert run("import", people, tmp_path / "graph", "--split-by", "joined") == 0
     said = capsys.readouterr().out
-    assert "1 missing values of 'age' are filled with the median, 26" in said
+    assert "1 missing value of 'age' is filled with the median, 26" in said
     assert "Splits are by time, the oldest nodes for training, the newest for testing: 7 / 3 / 2 nodes." in said
     task = Task.load(tmp_path / "graph")
     assert (task.protocol, task.graph.num_features, task.splits[0].test.tolist()) == ("by time", 2, [10, 11])

@@ -25,8 +25,7 @@ def write(folder: Path, columns: dict[str, object], ending: str = ".csv", **edge
     folder.mkdir(exist_ok=True)
     ring = {"source": list(range(COUNT)), "target": [(i + 1) % COUNT for i in range(COUNT)]} | edges
     write_table(pa.table(ring), folder / f"edges{ending}")
-    nodes = {"id": [100 + i for i in range(COUNT)], "label": ["a", "b"] * (COUNT // 2), **columns}
-    nodes["id"] = list(range(COUNT))
+    nodes = {"id": list(range(COUNT)), "label": ["a", "b"] * (COUNT // 2), **columns}
     write_table(pa.table(nodes), folder / f"nodes{ending}")
     return folder
 
@@ -69,7 +68,7 @@ def test_another_table_is_filled_as_in_training(tmp_path: Path) -> None:
     assert task.graph.features[0].tolist() == [40.0, 1.0, 7.0]
     assert task.graph.features[1].tolist() == [1.0, 0.0, 1.0]
     assert task.columns == trained
-    assert "1 missing values of 'age' are filled with the median of the training, 40." in lines
+    assert "1 missing value of 'age' is filled with the median of the training, 40." in lines
     assert any(
         "the median of the training, 7; in training none was missing, so nothing marks them." in x for x in lines
     )

@@ -175,8 +175,7 @@ class ColumnChoice:
         if not scan.missing:
             return kind(name, 1, scan.median)
         self.notes.append(
-            f"{scan.missing:,} missing values of '{name}' are filled with the median, {scan.median:g}; a column of "
-            f"zeros and ones marks them."
+            f"{_filled(scan.missing, name)} the median, {scan.median:g}; a column of zeros and ones marks them."
         )
         return kind(name, 2, scan.median, indicator=True)
 
@@ -198,10 +197,7 @@ class ColumnChoice:
         median = column.median if self.options.missing == "fill" else None
         if missing and median is not None:
             marked = "" if column.indicator else "; in training none was missing, so nothing marks them"
-            self.notes.append(
-                f"{missing:,} missing values of '{name}' are filled with the median of the training, "
-                f"{median:g}{marked}."
-            )
+            self.notes.append(f"{_filled(missing, name)} the median of the training, {median:g}{marked}.")
         return (DateColumn if column.kind == "date" else NumberColumn)(name, column.width, median, column.indicator)
 
     @staticmethod
@@ -227,6 +223,11 @@ class ColumnChoice:
 def plain(column: Any) -> Any:
     """Dictionary-encoded values written out: parts of a table may have different dictionaries."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _filled(count: int, name: str) -> str:
+    noun, verb = ("value", "is") if count == 1 else ("values", "are")
+    return f"{count:,} missing {noun} of '{name}' {verb} filled with"
 
 
 def _distinct(known: Any, values: Any, limit: int) -> Any:
