@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -9,12 +10,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.table_graphs import GRAPHS
+from benchmarks.tables import line as table_line
 from polyformer import evaluation
 from polyformer.experiments import EXPERIMENTS
 from polyformer.metrics import METRICS
 from polyformer.reports import importance
 from tests.cli.test_cli import BOARD, FAST, run
-from tests.documentation import blocks, page
+from tests.documentation import blocks, marked_blocks, page
 
 
 def test_every_experiment_has_its_row() -> None:
@@ -68,3 +71,30 @@ def test_predicting_by_blocks_as_the_page_on_streaming_does(
     [example] = [block for block in blocks("streaming.md") if "predict_blocks" in block]
     exec(example, {})
     assert capsys.readouterr().out == "(300,) (300, 2)\n"
+
+
+def test_the_page_on_tables_shows_what_was_measured() -> None:
+    rows = json.loads((Path(__file__).parents[1] / "benchmarks" / "results" / "tables.json").read_text())
+    assert [row["graph"] for row in rows][:-1] == list(GRAPHS)
+    lines = page("tables.md").splitlines()
+    assert all(table_line(row) in lines for row in rows)
+
+
+def test_the_tutorial_from_two_tables_to_predictions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its blocks are run from top to bottom, and what it shows is what is printed."""
+    monkeypatch.chdir(tmp_path)
+    printed = ""
+    for kind, block in marked_blocks("tutorial.md"):
+        if kind == "python":
+            exec(block, {})
+        for line in block.splitlines() if kind == "sh" else ():
+            _, verb, *arguments = shlex.split(line)
+            assert run(verb, *arguments, *(["--no-report"] if verb == "train" else [])) == 0
+        printed += capsys.readouterr().out
+        assert kind != "text" or all(line in printed for line in block.splitlines())
+    result = json.loads(Path("shop_run/result.json").read_text())
+    assert result["test"] > 0.7
+    assert float(re.findall(r"(0\.\d+) of the test customers are right", printed)[0]) > 0.7
+    assert "600 customers; the first without a label: c400 buys" in printed

@@ -10,6 +10,7 @@ import numpy as np
 
 from polyformer.bases import Basis, basis_config, check_order, resolve_basis
 from polyformer.errors import InvalidData, InvalidParameter
+from polyformer.feature_preparation import prepare_graph
 from polyformer.files import new_directory, read_json, write_json
 from polyformer.filters import filter_coefficients, filter_response
 from polyformer.graph import Graph
@@ -88,6 +89,7 @@ class PolyFormerClassifier:
         shuffle: str = _TRAINING.shuffle,
         class_weights: str = _TRAINING.class_weights,
         targets: str = _TRAINING.targets,
+        scale_features: str = _TRAINING.scale_features,
         metric: str = _TRAINING.metric,
         device: str = "auto",
     ) -> None:
@@ -121,6 +123,7 @@ class PolyFormerClassifier:
             "shuffle": shuffle,
             "class_weights": class_weights,
             "targets": targets,
+            "scale_features": scale_features,
             "metric": metric,
         }
         parts = split_settings([PolyFormerSettings, TrainingSettings], self.settings)
@@ -150,11 +153,19 @@ class PolyFormerClassifier:
                 f"np.unique(labels, return_inverse=True)."
             )
         split = self._split(graph, classes, train, val)
+        graph, columns, self.preprocessing_ = prepare_graph(graph, None, self.settings["scale_features"])
         metric = self.settings["metric"]
         task = Task("fit", graph, classes, [split], "given", "" if metric == "default" else metric)
         check_trainable(task, split)
         card = ModelCard(
-            "polyformer", self.settings, graph.num_features, task.num_classes, task.objective.name, task.metric
+            "polyformer",
+            self.settings,
+            graph.num_features,
+            task.num_classes,
+            task.objective.name,
+            task.metric,
+            columns=columns,
+            scaling=graph.scaling,
         )
         model = cast(PolyFormerModel, card.build(derive_seed(self.seed, 0)))
         model.to(choose_device(self.device))
@@ -169,8 +180,9 @@ class PolyFormerClassifier:
     def predict_proba(self, graph: Graph) -> np.ndarray:
         """Probabilities of all nodes, of the graph of training or another with the same features: (N, C)."""
         card, model = self._fitted()
-        scores = predict_scores(model, card.reader, graph)
-        self._graph = graph
+        prepared = card.prepare(graph)
+        scores = predict_scores(model, card.reader, prepared)
+        self._graph = prepared
         return scores
 
     def predict(self, graph: Graph) -> np.ndarray:
@@ -201,8 +213,8 @@ class PolyFormerClassifier:
 
     def _bound(self, nodes: Any, graph: Graph | None) -> tuple[PolyFormerModel, np.ndarray]:
         """The model, bound to nodes of the given or the last graph, and their ids."""
-        _, model = self._fitted()
-        graph = self._graph if graph is None else graph
+        card, model = self._fitted()
+        graph = self._graph if graph is None else card.prepare(graph)
         if graph is None:
             raise InvalidParameter("The classifier was loaded without its graph. Pass graph=….")
         ids = check_nodes(nodes, graph.num_nodes)

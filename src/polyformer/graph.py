@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from polyformer.arrays import row_pieces
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
+from polyformer.feature_scaling import FeatureScaling, ScaledFeatures
 from polyformer.files import (
     array_digest,
     check_samples,
@@ -72,6 +73,8 @@ class Graph:
     features: Features | None
     directory: Path | None = None
     """The graph directory that it was opened from, if any: where other processes find the same graph."""
+    published: bool = False
+    """Whether the features are those of a published data set, which are used as they were published."""
 
     def __init__(
         self,
@@ -174,6 +177,8 @@ class Graph:
     def fingerprint(self) -> str:
         """A hash of structure, weights and features: what tokens and runs are tied to."""
         parts = [self.structure_fingerprint]
+        if isinstance(self.features, ScaledFeatures):
+            return f"{self.unscaled.fingerprint}+{self.features.scaling.digest}"
         if self.features is not None:
             x = self.features
             arrays = [x] if isinstance(x, np.ndarray) else [x.indptr, x.indices, x.data]
@@ -197,13 +202,41 @@ class Graph:
         count_nodes(np.empty(0, np.int64), np.empty(0, np.int64), checked, self.num_nodes)
         return Graph.from_csr(self.indptr, self.indices, self.weights, checked)
 
+    @property
+    def scaling(self) -> FeatureScaling | None:
+        """How the features are scaled as they are read; None for features as they are stored."""
+        return self.features.scaling if isinstance(self.features, ScaledFeatures) else None
+
+    @cached_property
+    def unscaled(self) -> Graph:
+        """The same graph with its features as they are stored."""
+        return self
+
+    def scaled(self, scaling: FeatureScaling | None) -> Graph:
+        """The same graph whose dense features are scaled as they are read; as it is where nothing is to be scaled."""
+        raw = self.unscaled
+        if scaling is None or not scaling.parts:
+            return raw
+        if not isinstance(raw.features, np.ndarray) or scaling.num_columns != raw.num_features:
+            kind = "dense" if raw.features is None or isinstance(raw.features, np.ndarray) else "sparse"
+            raise InvalidData(
+                f"The scaling is that of {scaling.num_columns} dense features per node. This graph has "
+                f"{raw.num_features} {kind} ones. Pass a graph with the same features as in training."
+            )
+        graph = Graph.from_csr(raw.indptr, raw.indices, raw.weights, ScaledFeatures(raw.features, scaling))
+        graph.unscaled, graph.directory, graph.published = raw, raw.directory, raw.published
+        graph.structure_fingerprint = raw.structure_fingerprint
+        return graph
+
     def save(self, directory: str | Path) -> None:
         """Write a *graph directory*: ``manifest.json`` and one memory-mappable file per array."""
         with new_directory(Path(directory)) as folder:
             write_json(folder / "manifest.json", self.write_arrays(folder))
 
     def write_arrays(self, folder: Path) -> dict[str, Any]:
-        """Write the arrays into ``folder`` and return the manifest that describes them."""
+        """Write the arrays into ``folder`` and return the manifest that describes them; scaled features as scaled."""
+        if isinstance(self.features, ScaledFeatures):
+            return self.with_features(np.asarray(self.features)).write_arrays(folder)
         np.save(folder / "indptr.npy", self.indptr)
         np.save(folder / "indices.npy", self.indices)
         if self.weights is not None:

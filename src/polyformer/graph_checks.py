@@ -8,7 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyformer.arrays import RowReader, row_pieces, row_ranges
+from polyformer.column_statistics import LARGEST_FEATURE
 from polyformer.errors import InvalidData
+from polyformer.feature_scaling import ScaledFeatures
 
 __all__ = [
     "Features",
@@ -24,8 +26,8 @@ __all__ = [
     "validate_sparse",
 ]
 
-Features: TypeAlias = "np.ndarray | sp.csr_matrix"
-"""Node features: a dense (N, d) array, in memory or memory-mapped, or a scipy CSR matrix."""
+Features: TypeAlias = "np.ndarray | sp.csr_matrix | ScaledFeatures"
+"""Node features: a dense (N, d) array, in memory or memory-mapped, such an array scaled, or a scipy CSR matrix."""
 
 _ROWS_PER_CHECK = 1 << 16
 
@@ -117,27 +119,32 @@ def check_features(features: Any) -> Features | None:
         features = _from_sparse_tensor(features)
     if sp.issparse(features):
         _check_sparse(features, "features")
-        matrix = sp.csr_matrix(features, dtype=np.float32)
+        matrix = sp.csr_matrix(features)
         matrix.sum_duplicates()
-        wrong = np.flatnonzero(~np.isfinite(matrix.data))
+        wrong = np.flatnonzero(~_is_usable(matrix.data))
         if len(wrong):
             row = int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1
             _refuse_feature(matrix.data[wrong[0]], row, int(matrix.indices[wrong[0]]))
-        return matrix
+        return matrix.astype(np.float32, copy=False)
     array = to_numpy(features, "features")
     if array.ndim != 2:
         hint = " Use features[:, None] for one feature per node." if array.ndim == 1 else ""
         raise InvalidData(f"'features' must have shape (N, d). Got {array.shape}.{hint}")
     if array.dtype.kind not in "biuf":
         raise InvalidData(f"'features' must hold numbers. Got dtype {array.dtype}. Encode categories as numbers first.")
-    if array.dtype not in (np.float32, np.float16):
-        array = array.astype(np.float32)
     for start in range(0, len(array), _ROWS_PER_CHECK):
-        bad = np.argwhere(~np.isfinite(array[start : start + _ROWS_PER_CHECK]))
+        bad = np.argwhere(~_is_usable(array[start : start + _ROWS_PER_CHECK]))
         if len(bad):
             row, column = int(bad[0][0]) + start, int(bad[0][1])
             _refuse_feature(array[row, column], row, column)
-    return array
+    return array if array.dtype in (np.float32, np.float16) else array.astype(np.float32)
+
+
+def _is_usable(values: np.ndarray) -> np.ndarray:
+    """Which numbers a model can compute with: finite, and not too large for float32."""
+    if values.dtype == np.float16 or values.dtype.kind in "bi":
+        return np.isfinite(values)
+    return np.asarray(np.abs(values) <= LARGEST_FEATURE)  # false for NaN
 
 
 def _from_sparse_tensor(tensor: Any) -> Any:
@@ -160,9 +167,8 @@ def _from_sparse_tensor(tensor: Any) -> Any:
 
 
 def _refuse_feature(value: Any, row: int, column: int) -> None:
-    raise InvalidData(
-        f"'features' must be finite numbers. Got {value} at row {row}, column {column}. Fill or remove it first."
-    )
+    rule = f"numbers of at most {LARGEST_FEATURE:g} in size" if np.isfinite(value) else "finite numbers"
+    raise InvalidData(f"'features' must be {rule}. Got {value} at row {row}, column {column}. Fill or remove it first.")
 
 
 def count_nodes(source: np.ndarray, target: np.ndarray, features: Features | None, num_nodes: int | None) -> int:

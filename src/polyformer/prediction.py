@@ -12,9 +12,11 @@ from typing import IO, Any
 import numpy as np
 import torch
 
-from polyformer.columns import Column, check_columns, columns_from_json
+from polyformer.columns import Column, check_columns, columns_from_json, columns_to_read
 from polyformer.datasets import load_source
 from polyformer.errors import InvalidParameter
+from polyformer.feature_preparation import prepare_task_alike
+from polyformer.feature_scaling import FeatureScaling
 from polyformer.files import read_json, reporting_io_errors, write_whole
 from polyformer.graph import Graph
 from polyformer.metrics import predicted_classes
@@ -64,16 +66,17 @@ def open_run_task(
                 f"'{run}' is a saved classifier that does not know its data. Pass the PATH of a graph."
             )
         data, root = config["data"], root or config.get("data_root")
-    trained = columns_from_json(config["card"].get("columns"))
-    told = report if other else None
-    task = load_source(data, root, progress=loading, report=told, applied=other, columns=trained)
-    check_columns(trained, task.columns, data)
-    return task
+    trained, scaling = columns_from_json(config["card"].get("columns")), config["card"].get("scaling")
+    told, columns = report if other else None, columns_to_read(trained)
+    task = load_source(data, root, progress=loading, report=told, applied=other, columns=columns)
+    check_columns(columns or None, task.columns, data)
+    return prepare_task_alike(task, trained, FeatureScaling.from_json(scaling))
 
 
 def trained_columns(run: Path) -> tuple[Column, ...]:
-    """The columns of the table that a run was trained on."""
-    columns = columns_from_json(read_json(run / "config.json", "a run directory")["card"].get("columns"))
+    """The columns of the table that a run was trained on; none where its features were made from the structure."""
+    card = read_json(run / "config.json", "a run directory")["card"]
+    columns = columns_to_read(columns_from_json(card.get("columns")))
     if columns is None:
         raise InvalidParameter(f"'{run}' was not trained on a table, so there are no columns to read alike.")
     return columns

@@ -54,6 +54,8 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
     for choice in choices:
         if typing.get_origin(choice) is Literal and value in typing.get_args(choice):
             return value
+        if value is None and "none" in typing.get_args(choice):
+            return "none"  # the command line reads the word as nothing
         if choice is type(None) and value is None:
             return value
         if choice is bool and isinstance(value, bool):

@@ -9,7 +9,15 @@ import numpy as np
 
 from polyformer.errors import InvalidData, InvalidParameter
 
-__all__ = ["BALANCED_SEEDS", "Split", "balanced_split", "hold_out", "split_from_masks", "uniform_split"]
+__all__ = [
+    "BALANCED_SEEDS",
+    "Split",
+    "balanced_split",
+    "hold_out",
+    "ordered_split",
+    "split_from_masks",
+    "uniform_split",
+]
 
 BALANCED_SEEDS = (
     1941488137,
@@ -94,6 +102,30 @@ def uniform_split(labels: np.ndarray, seed: int | Sequence[int], train: float = 
     labelled = np.flatnonzero(~np.isnan(labels) if labels.dtype.kind == "f" else labels >= 0)
     order = np.random.default_rng(seed).permutation(labelled)
     first, second = round(train * len(order)), round((train + val) * len(order))
+    return Split(np.sort(order[:first]), np.sort(order[first:second]), np.sort(order[second:]))
+
+
+def ordered_split(values: np.ndarray, nodes: np.ndarray, train: float = 0.6, val: float = 0.2) -> Split:
+    """The nodes with the smallest values train, those with the largest test; equal values stay together.
+
+    Args:
+        values: (N,) e.g. when a node appeared.
+        nodes: ids to be split.
+
+    >>> split = ordered_split(np.array([3.0, 1.0, 1.0, 2.0, 5.0]), np.arange(5))
+    >>> split.train.tolist(), split.val.tolist(), split.test.tolist()
+    ([1, 2, 3], [0], [4])
+    """
+    order = nodes[np.argsort(values[nodes], kind="stable")]
+    borders = np.flatnonzero(np.diff(values[order]) > 0) + 1
+    if len(borders) < 2:
+        raise InvalidData(
+            f"A split by time needs three different times at least. Got {len(borders) + 1} among {len(nodes)} labelled "
+            f"nodes. Split by another column."
+        )
+    first = borders[:-1][np.abs(borders[:-1] - train * len(order)).argmin()]
+    later = borders[borders > first]
+    second = later[np.abs(later - (train + val) * len(order)).argmin()]
     return Split(np.sort(order[:first]), np.sort(order[first:second]), np.sort(order[second:]))
 
 

@@ -163,6 +163,7 @@ class Task:
         class_names: what the classes are called in predictions.
         ids: (N,) the user's own node ids, integers or strings; 0..N-1 by default.
         columns: of the table that the features come from; None where they come from elsewhere.
+        preprocessing: a plain sentence on each thing that was done to the features.
     """
 
     name: str
@@ -174,6 +175,7 @@ class Task:
     class_names: tuple[str, ...] | None = None
     ids: np.ndarray | None = None
     columns: tuple[Column, ...] | None = None
+    preprocessing: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", check_labels(self.labels, self.graph.num_nodes))
@@ -237,6 +239,7 @@ class Task:
                 "class_names": self.class_names,
                 "ids": self.ids is not None,
                 "columns": None if self.columns is None else [asdict(column) for column in self.columns],
+                "preprocessing": list(self.preprocessing),
             }
         }
 
@@ -274,6 +277,7 @@ class Task:
             None if names is None else tuple(names),
             ids,
             columns_from_json(about.get("columns")),
+            tuple(about.get("preprocessing", ())),
         )
 
 

@@ -126,6 +126,8 @@ def write_tokens(
         "view": basis_config(basis, order),
         "subset": rows is not None,
     }
+    if graph.scaling is not None:
+        about["scaling"] = graph.scaling.to_json()
     runner = ENGINES[engine]() if isinstance(engine, str) else engine
     with TokenDirectoryWriter(Path(directory), shape, about, rows).open() as writer, runner.session():
         if writer.missing():

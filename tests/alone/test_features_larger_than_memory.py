@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from polyformer.feature_scaling import FeatureScaling
 from polyformer.graph import Graph
 from polyformer.tokens import open_tokens
 
@@ -63,7 +64,7 @@ def wide_rows(nodes: np.ndarray) -> np.ndarray:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit and the high-water mark are Linux's")
 def test_features_larger_than_memory(wide_graph: Path, control_group: Path | None, tmp_path: Path) -> None:
-    """614 MB of features within 500 MiB: under a control group that counts the page cache, else by resident memory."""
+    """614 MB of scaled features within 500 MiB: by a control group that counts page cache, else by resident memory."""
     nodes = np.array([0, 7, 12_345, NODES - 1])
     np.save(tmp_path / "nodes.npy", nodes)
     script = """
@@ -84,7 +85,9 @@ finally:
     assert 1024 * int(done.stdout.split()[-1]) < LIMIT
     if control_group is not None:
         assert int((control_group / "memory.max_usage_in_bytes").read_text()) <= LIMIT
-    tokens = open_tokens(tmp_path / "t")[:].numpy()
-    assert np.array_equal(tokens[:, 0], wide_rows(nodes))
-    neighbours = wide_rows((nodes - 1) % NODES) + wide_rows((nodes + 1) % NODES)
-    assert np.allclose(tokens[:, 1], -neighbours / 2, atol=1e-6)
+    stored = open_tokens(tmp_path / "t")
+    tokens, scaling = stored[:].numpy(), FeatureScaling.from_json(stored.manifest["scaling"])
+    assert scaling is not None
+    here, before, after = (scaling.apply(wide_rows((nodes + step) % NODES)) for step in (0, -1, 1))
+    assert np.array_equal(tokens[:, 0], here)
+    assert np.allclose(tokens[:, 1], -(before + after) / 2, atol=1e-6)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.streaming import forget_pages, measure
+from polyformer.feature_scaling import FeatureScaling
 from polyformer.graph import Graph
 from polyformer.splits import Split
 from polyformer.tasks import Task
@@ -70,7 +71,7 @@ def test_tokens_ten_times_the_bound(tmp_path: Path) -> None:
     nodes = random.permutation(NUM_NODES)
     split = Split(nodes[:40_000], nodes[40_000:46_000], nodes[46_000:])
     Task("wide", graph, random.integers(0, 3, NUM_NODES), [split]).save(tmp_path / "graph")
-    write_tokens(graph, tmp_path / "tokens", order=ORDER)
+    write_tokens(graph.scaled(FeatureScaling.fit(features)), tmp_path / "tokens", order=ORDER)
     forget_pages(tmp_path / "tokens" / "tokens.npy")
     bound = token_bytes(NUM_NODES, ORDER, WIDTH) // 10
     command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(bound)]

@@ -277,7 +277,6 @@ def test_what_looks_like_a_label_or_split_is_no_feature_by_itself(
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"label": LABELS}, "have no features, and a model needs at least one"),
         ({"label": ["a"] * 12, "age": AGES}, "All labels are 'a', so there is nothing to tell apart"),
     ],
 )
@@ -336,3 +335,19 @@ def test_many_columns_are_told_in_one_line(tmp_path: Path, capsys: pytest.Captur
     assert "nodes.parquet: 200 columns → features (g0, g1, g2, …)\n" in capsys.readouterr().out
     assert run("predict", tmp_path / "run", tmp_path, "--out", tmp_path / "p.csv") == 0
     assert capsys.readouterr().out.count("→") == 5
+
+
+def test_options_for_missing_numbers_and_splits_by_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ages = [None, *AGES[1:]]
+    people = _people(tmp_path / "people", {"age": ages, "joined": AGES, "label": LABELS})
+    assert run("import", people, tmp_path / "refused", "--missing", "refuse") == 2
+    assert "The feature 'age' must be a number for every node. There is none in row 1" in capsys.readouterr().err
+    assert not (tmp_path / "refused").exists()
+    assert run("import", people, tmp_path / "graph", "--split-by", "joined") == 0
+    said = capsys.readouterr().out
+    assert "1 missing value of 'age' is filled with the median, 26" in said
+    assert "Splits are by time, the oldest nodes for training, the newest for testing: 7 / 3 / 2 nodes." in said
+    task = Task.load(tmp_path / "graph")
+    assert (task.protocol, task.graph.num_features, task.splits[0].test.tolist()) == ("by time", 2, [10, 11])
+    assert run("train", tmp_path / "graph", "--out", tmp_path / "run", *FAST) == 0
+    assert "by protocol 'by time'" in capsys.readouterr().out

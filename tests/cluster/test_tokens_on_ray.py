@@ -21,6 +21,7 @@ import scipy.sparse as sp
 from polyformer.bases import BASES
 from polyformer.cluster import Node
 from polyformer.errors import FileCorrupt, InvalidParameter, OutOfResources, OutputBusy, OutputExists
+from polyformer.feature_scaling import FeatureScaling
 from polyformer.graph import Graph
 from polyformer.operators import Operator
 from polyformer.propagation import ray as module
@@ -49,7 +50,7 @@ def narrow(nodes: int) -> RayEngine:
 @pytest.mark.ray
 @pytest.mark.parametrize("basis", list(BASES))
 def test_bytes_of_the_disk_engine(basis: str, ray_cluster: Any, tmp_path: Path) -> None:
-    """All files: of a weighted graph and chosen nodes, of sparse features, with self-loops, as half precision."""
+    """All files: of a weighted, scaled graph and some nodes; of sparse features, with self-loops, as half precision."""
     example(weighted=True).save(tmp_path / "weighted")
     dense = np.where(np.random.default_rng(3).random((300, 70)) < 0.1, 1.5, 0.0)
     example(300).with_features(sp.csr_matrix(dense)).save(tmp_path / "sparse")
@@ -59,6 +60,7 @@ def test_bytes_of_the_disk_engine(basis: str, ray_cluster: Any, tmp_path: Path) 
     ]
     for name, options in jobs:
         graph = Graph.load(tmp_path / name)
+        graph = graph.scaled(FeatureScaling.fit(graph.features))
         for engine in ("disk", "ray"):
             write_tokens(graph, tmp_path / f"{name}-{engine}", basis, ORDER, engine=engine, **options)
         assert same_files(tmp_path / f"{name}-ray", tmp_path / f"{name}-disk")

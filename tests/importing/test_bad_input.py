@@ -50,7 +50,6 @@ TABLES: dict[str, tuple[str, str, str]] = {
     "no id": (EDGES, NODES.replace("id,", "key,"), r"the id\. Its columns are: key, label, split, age\. Name it"),
     "two labels": (EDGES, NODES.replace("age", "class"), r"Both 'label' and 'class' of 'nodes.csv' could be the label"),
     "same column twice": (EDGES, NODES.replace("age", "id"), r"more than one column 'id'"),
-    "NaN feature": (EDGES, NODES.replace(",2\n", ",\n"), r"feature 'age' must be a finite number .* Got nan in row 2"),
     "infinite feature": (EDGES, NODES.replace(",2\n", ",inf\n"), r"Got inf in row 2 of 'nodes.csv'"),
     "strange split": (EDGES, NODES.replace("test", "holdout"), r"row 3 .* must be train, val or test\. Got 'holdout'"),
     "unlabelled training": (EDGES, NODES.replace("b,y", "b,"), r"no label in row 2 .*, which is in the train split"),
@@ -64,7 +63,7 @@ TABLES: dict[str, tuple[str, str, str]] = {
     "text weight": ("source,target,weight\na,b,heavy\n", NODES, r"'heavy' in the .* as a number"),
     "minus one and one": (EDGES, "id,label\na,-1\nb,1\nc,1\n", r"-1 means unlabelled"),
     "infinite label": (EDGES, "id,label\na,0.5\nb,inf\nc,1\n", r"Labels must be finite\. Got infinity in row 2"),
-    "empty feature": (EDGES, "id,label,note\na,x,\nb,y,\nc,x,\n", r"'note' .* cannot be a feature: it is empty"),
+    "huge feature": (EDGES, NODES.replace(",2\n", ",1e26\n"), r"'age' must be a number .* Got 1e\+26 in row 2"),
 }  # fmt: skip
 
 
@@ -107,12 +106,13 @@ def test_free_text_is_refused_with_a_hint(tmp_path: Path, example: Example) -> N
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (pa.array([0, 1, 2]).cast(pa.timestamp("s")), r"cannot be a feature: it holds timestamp"),
+        (pa.array([b"0", b"1", b"2"]), r"cannot be a feature: it holds raw bytes"),
+        (pa.array([0, 1, 2], pa.time32("s")), r"cannot be a feature: it holds times of day"),
         (pa.array([[1.0], [1.0, 2.0], [1.0]]), r"must all have 1 numbers\. Got 2 in row 2"),
-        (pa.array([[], [], []], pa.list_(pa.float32())), r"'extra' .* cannot be a feature: it is empty"),
+        (pa.array([[1.0, None], [1.0, 2.0], [1.0, 2.0]]), r"must be a number for every node. There is none in row 1"),
         (pa.array([None, [1.0], [1.0]]), r"must all have 1 numbers\. Got 0 in row 1"),
-        (pa.array([["a"], ["b"], ["c"]]), r"cannot be a feature: it holds list<.*string>"),
-        (pa.array([[[1.0]], [[2.0]], [[3.0]]]), r"cannot be a feature: it holds list<.*list<"),
+        (pa.array([["a"], ["b"], ["c"]]), r"cannot be a feature: it holds lists of text"),
+        (pa.array([[[1.0]], [[2.0]], [[3.0]]]), r"cannot be a feature: it holds lists of lists of numbers"),
     ],
 )
 def test_bad_feature_types(tmp_path: Path, column: pa.Array, message: str) -> None:

@@ -182,7 +182,7 @@ def test_real_labels_are_learned_alike_whatever_their_units(tmp_path: Path) -> N
         out = tmp_path / f"run-{name}"
         scores[name] = execute_run(request(data=str(tmp_path / name), settings=settings), out)["test"]
         card, model = load_model(out)
-        predicted = predict_scores(model, card.reader, graph, split.test)
+        predicted = predict_scores(model, card.reader, card.prepare(graph), split.test)
         assert METRICS["r2"](predicted, task.labels[split.test]) == pytest.approx(scores[name], abs=1e-6)
     assert scores["0-standard"] > 0.8
     assert scores["200000-standard"] == pytest.approx(scores["0-standard"], abs=1e-3)

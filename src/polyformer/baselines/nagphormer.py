@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from polyformer.baselines.encodings import laplacian_encoding
 from polyformer.baselines.layers import TransformerBlock
+from polyformer.feature_scaling import ScaledFeatures
 from polyformer.graph import Graph
 from polyformer.models.contract import Workload
 from polyformer.models.token_model import TokenModel, TokenSettings
@@ -82,8 +83,8 @@ class NAGphormerModel(TokenModel):
         if not self.positional_channels:
             return graph
         encoding = laplacian_encoding(graph, self.positional_channels, workload)
-        if isinstance(features, np.ndarray):
-            return graph.with_features(np.hstack([features, encoding]))
+        if isinstance(features, np.ndarray | ScaledFeatures):
+            return graph.with_features(np.hstack([np.asarray(features), encoding]))
         return graph.with_features(sp.hstack([features, sp.csr_matrix(encoding)], format="csr"))
 
     def encode(self, hidden: Tensor) -> Tensor:

@@ -27,6 +27,10 @@ def import_command(
     like: Path | None = typer.Option(
         None, metavar="RUN", help="Read the features as those of this run: the same columns and categories."
     ),
+    missing: str = typer.Option("fill", help="Missing numbers: fill (median, and a column that marks them) or refuse."),
+    split_by: str | None = typer.Option(
+        None, metavar="COLUMN", help="Numbers or dates: the oldest 60 % of the nodes train, the newest 20 % test."
+    ),
     id_type: str = typer.Option("auto", help="auto, integer or string."),
     label_kind: str = typer.Option("auto", help="auto, classes or values (regression)."),
     metric: str = typer.Option(
@@ -80,6 +84,8 @@ def import_command(
         features=None if features is None else _names(features),
         categories=() if categories is None else _names(categories),
         columns=None if like is None else trained_columns(like),
+        missing=missing,
+        split_by=split_by,
         id_type=id_type,
         label_kind=label_kind,
         metric=metric,
@@ -94,7 +100,7 @@ def import_command(
         summary = import_graph(source, destination, options, progress)
     for line in summary.lines():
         display.say(line)
-    if summary.num_splits and summary.num_features:
+    if summary.num_splits:
         display.say(f"next: polyformer train {destination}")
     content = asdict(summary) | {"destination": str(destination), "edges_per_second": summary.edges_per_second}
     display.result(content)

@@ -34,6 +34,12 @@ def tokens(
     ),
     nodes: str = typer.Option("all", help="all, labelled, or a file of node numbers (.npy or text, one a line)."),
     dtype: str = typer.Option("float32", help="float32, or float16: half the disk, refused if a token does not fit."),
+    scale_features: str = typer.Option(
+        "auto", help="auto: features of your own on a common scale, as train does; none: as they are."
+    ),
+    like: Path | None = typer.Option(
+        None, metavar="RUN", help="Read and scale the features as this run does, to predict with its model."
+    ),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
     json_only: bool = typer.Option(False, "--json", help="Print a summary as JSON on stdout and nothing else there."),
 ) -> None:
@@ -56,9 +62,11 @@ def tokens(
     """
     from polyformer.bases import check_order, resolve_basis
     from polyformer.datasets import load_source
-    from polyformer.errors import InvalidData
+    from polyformer.errors import InvalidData, InvalidParameter
+    from polyformer.feature_preparation import prepare_task
     from polyformer.machine import format_bytes
     from polyformer.operators import Operator
+    from polyformer.prediction import open_run_task
     from polyformer.progress import format_seconds
     from polyformer.propagation.engine import ENGINES
     from polyformer.stores.blocks import TokenShape
@@ -66,10 +74,16 @@ def tokens(
 
     display = Display(json_only)
     fixed, order = resolve_basis(basis).fixed, check_order(order)
+    if scale_features not in ("auto", "none"):
+        raise InvalidParameter(f"'--scale-features' must be auto or none. Got '{scale_features}'.")
     on_ray(engine, address, workers, ENGINES)  # refuses what does not go together before any data is read
     with display.stages() as loading:
         root = None if data_root is None else str(data_root)
-        task = load_source(data, root, progress=loading, report=display.say, applied=True)
+        if like is not None:
+            task = open_run_task(like, data, root, loading, display.say)
+        else:
+            task = load_source(data, root, progress=loading, report=display.say, applied=True)
+            task = prepare_task(task, scale_features, display.say)
     graph = task.graph
     if graph.features is None:
         raise InvalidData(f"Tokens need node features and '{data}' has none. Choose a graph with features.")

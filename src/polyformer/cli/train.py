@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -275,9 +275,7 @@ def _stored_request(out: Path, asked: dict[str, Any], chosen: dict[str, Any]) ->
             raise InvalidParameter(
                 f"The run '{out}' was started with {name}={before}. Got {value}. Leave it out or start a new run."
             )
-    stored = {field.name: config[field.name] for field in fields(RunRequest)}
-    # The settings of a preset are stored; its file may have changed since.
-    return RunRequest(**stored | changes | {"preset": None})
+    return replace(RunRequest.of_run(config), **changes)
 
 
 def _take_new_directory(data: str, model: str) -> Path:

@@ -80,7 +80,9 @@ def load_dataset(
     dataset = DATASETS[key]
     check_options("data set", key, options, dataset.options)
     place = None if root is None else Path(root)
-    return dataset.load(place, dataset.choose_protocol(protocol), progress=progress, **options)
+    task = dataset.load(place, dataset.choose_protocol(protocol), progress=progress, **options)
+    task.graph.published = True
+    return task
 
 
 def load_source(

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from polyformer.errors import InvalidData
 from polyformer.importing.columns import EDGE_ROLES, match_column, require_column
+from polyformer.importing.kinds import kind_words
 from polyformer.importing.options import ColumnMatch, ImportOptions
-from polyformer.importing.rows import kind_name, row_of
+from polyformer.importing.rows import row_of
 from polyformer.importing.tables import BATCH_ROWS, Table
 
 __all__ = ["ArrayEdges", "EdgeBatch", "EdgeReader", "TableEdges", "as_ids", "id_kind", "node_numbers"]
@@ -38,6 +39,8 @@ class EdgeReader(ABC):
     num_rows: int | None = None
     matched: tuple[ColumnMatch, ...] = ()
     notes: tuple[str, ...] = ()
+    directed: bool = False
+    """Whether its columns are called like the two ends of an arrow."""
 
     @abstractmethod
     def batches(self) -> Iterator[EdgeBatch]:
@@ -72,6 +75,10 @@ class TableEdges(EdgeReader):
             options.id_type if options.id_type != "auto" else id_kind(table.schema, self.columns[0], self.name)
         )
         self.weighted, self.num_rows = len(self.columns) == 3, table.num_rows
+        self.directed = all(
+            name.strip().lower() in EDGE_ROLES[role]
+            for name, role in zip(self.columns, ("source", "target"), strict=False)
+        )
         roles = ("source", "target", "weight")
         self.matched = tuple(
             ColumnMatch(self.name, role, column) for role, column in zip(roles, self.columns, strict=False)
@@ -106,7 +113,7 @@ def id_kind(schema: pa.Schema, column: str, table: str) -> str:
     if pa.types.is_null(value):
         raise InvalidData(f"The column '{column}' of '{table}' is empty. It must hold node ids.")
     raise InvalidData(
-        f"The column '{column}' of '{table}' must hold integers or strings as ids. Got {kind_name(value)}."
+        f"The column '{column}' of '{table}' must hold integers or strings as ids. It holds {kind_words(value)}."
     )
 
 
@@ -148,7 +155,7 @@ def _weights(column: Any, start: int, name: str, table: str) -> np.ndarray:
         values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise InvalidData(
-            f"The weight column '{name}' of '{table}' must hold numbers. Got {kind_name(column.type)}."
+            f"The weight column '{name}' of '{table}' must hold numbers. It holds {kind_words(column.type)}."
         ) from None
     return check_weights(values, start, table)
 

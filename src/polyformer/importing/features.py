@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,13 @@ import scipy.sparse as sp
 from polyformer.columns import Column
 from polyformer.errors import InvalidData
 from polyformer.graph import Graph
+from polyformer.importing.numbers import as_numbers, refuse_unusable
 from polyformer.importing.tables import Table
 
 __all__ = [
     "ArrayFeatures",
     "CategoryColumn",
+    "DateColumn",
     "FeatureColumn",
     "FeatureStream",
     "ListColumn",
@@ -87,21 +89,60 @@ class FeatureColumn(ABC):
         return Column(self.name, self.width)
 
 
+@dataclass(frozen=True)
 class NumberColumn(FeatureColumn):
-    """Numbers and booleans as they are; a missing one is refused."""
+    """A number per node; truth values are 0 and 1.
+
+    Attributes:
+        median: what fills a missing number; None refuses missing numbers.
+        indicator: whether a second feature is 1 where the number was missing.
+    """
+
+    median: float | None = None
+    indicator: bool = False
+
+    @property
+    def role(self) -> str:
+        return "feature, and whether it is missing" if self.indicator else "feature"
+
+    @property
+    def origin(self) -> Column:
+        return Column(self.name, self.width, None, "number", self.median, self.indicator)
 
     def encode(self, values: Any, start: int, table: str) -> np.ndarray:
-        block = _as_float32(values)[:, None]
-        _refuse_missing(block, self.name, start, table)
-        return block
+        numbers = as_numbers(values)
+        refuse_unusable(numbers, self.name, start, table)
+        missing = np.isnan(numbers)
+        if self.median is None:
+            _refuse_missing(numbers[:, None], self.name, start, table)
+        else:
+            numbers = np.where(missing, self.median, numbers)
+        parts = [numbers, missing] if self.indicator else [numbers]
+        return np.stack(parts, axis=1).astype(np.float32)
+
+
+class DateColumn(NumberColumn):
+    """A date per node, with or without a time of day, as days since 1970."""
+
+    @property
+    def role(self) -> str:
+        return "date, as days since 1970" + (", and whether it is missing" if self.indicator else "")
+
+    @property
+    def origin(self) -> Column:
+        return replace(super().origin, kind="date")
 
 
 class ListColumn(FeatureColumn):
-    """A vector per node, e.g. an embedding; all of one length."""
+    """A vector per node, e.g. an embedding; all of one length, none missing."""
 
     @property
     def role(self) -> str:
         return f"feature vector of {self.width}"
+
+    @property
+    def origin(self) -> Column:
+        return Column(self.name, self.width, kind="vector")
 
     def encode(self, values: Any, start: int, table: str) -> np.ndarray:
         lengths = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
@@ -109,11 +150,13 @@ class ListColumn(FeatureColumn):
         if len(wrong):
             raise InvalidData(
                 f"Vectors in the column '{self.name}' of '{table}' must all have {self.width} numbers. "
-                f"Got {int(lengths[wrong[0]])} in row {start + int(wrong[0]) + 1}."
+                f"Got {int(lengths[wrong[0]])} in row {start + int(wrong[0]) + 1}. Complete it, or leave the column "
+                f"out with --features."
             )
-        block = _as_float32(values.flatten()).reshape(-1, self.width)
+        block = as_numbers(values.flatten()).reshape(-1, self.width)
+        refuse_unusable(block, self.name, start, table)
         _refuse_missing(block, self.name, start, table)
-        return block
+        return block.astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -148,7 +191,7 @@ class CategoryColumn(FeatureColumn):
     @property
     def origin(self) -> Column:
         plain = (value if isinstance(value, str | int | float) else str(value) for value in self.categories)
-        return Column(self.name, self.width, tuple(plain))
+        return Column(self.name, self.width, tuple(plain), "category")
 
     def encode(self, values: Any, start: int, table: str) -> np.ndarray:
         if pa.types.is_null(values.type):
@@ -182,15 +225,10 @@ class TableFeatures(FeatureStream):
             start += batch.num_rows
 
 
-def _as_float32(values: Any) -> np.ndarray:
-    numbers = values.cast(pa.float64() if pa.types.is_decimal(values.type) else pa.float32(), safe=False)
-    return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float32)
-
-
 def _refuse_missing(block: np.ndarray, name: str, start: int, table: str) -> None:
     bad = np.argwhere(~np.isfinite(block))
     if len(bad):
         raise InvalidData(
-            f"The feature '{name}' must be a finite number for every node. Got {block[tuple(bad[0])]} in row "
+            f"The feature '{name}' must be a number for every node. There is none in row "
             f"{start + int(bad[0][0]) + 1} of '{table}'. Fill it, or leave the column out with --features."
         )

@@ -20,7 +20,7 @@ from polyformer.importing.edges import EdgeBatch
 from polyformer.importing.external_sort import BYTES_PER_ENTRY, EdgeSorter
 from polyformer.importing.identifiers import NodeIds
 from polyformer.importing.labels import check_training_classes
-from polyformer.importing.options import ImportOptions, ImportSummary, match_lines
+from polyformer.importing.options import BY_TIME, ImportOptions, ImportSummary, match_lines
 from polyformer.importing.readers import is_native, read_source
 from polyformer.importing.resident import spare_bytes
 from polyformer.importing.source import Source, build_task, pour_edges
@@ -64,7 +64,7 @@ def import_graph(
         destination=destination,
         format=opened.format,
         matched=opened.matched,
-        notes=_notes(opened, task),
+        notes=_notes(opened, task, sorter.rows_read, sorter.self_loops, writer.num_entries // 2),
         num_nodes=ids.num_nodes,
         num_edges=writer.num_entries // 2,
         num_features=num_features,
@@ -109,7 +109,7 @@ def _check_disk(rows: int | None, weighted: bool, destination: Path) -> None:
         )
 
 
-def _notes(source: Source, task: Task) -> tuple[str, ...]:
+def _notes(source: Source, task: Task, rows: int, loops: int, edges: int) -> tuple[str, ...]:
     notes = [*source.notes]
     if source.labels is None or not source.labels.known.any():
         notes.append(
@@ -117,12 +117,32 @@ def _notes(source: Source, task: Task) -> tuple[str, ...]:
         )
     elif task.protocol not in ("fixed", "none"):
         sizes = " / ".join(f"{len(part):,}" for part in (task.splits[0].train, task.splits[0].val, task.splits[0].test))
-        notes.append(f"There are no splits, so they were drawn by the protocol '{task.protocol}': {sizes} nodes.")
+        if task.protocol == BY_TIME:
+            notes.append(f"Splits are by time, the oldest nodes for training, the newest for testing: {sizes} nodes.")
+        else:
+            notes.append(f"There are no splits, so they were drawn by the protocol '{task.protocol}': {sizes} nodes.")
         rare = None if source.labels is None else check_training_classes(source.labels, task.splits)
         notes += [rare] if rare else []
     if source.features is None:
-        notes.append("There are no features; a model needs some.")
-    return tuple(notes)
+        notes.append("There are no features; training and tokens make some from the structure.")
+    direction = _direction_note(source, rows - loops, edges)
+    return (*notes, direction) if direction else tuple(notes)
+
+
+def _direction_note(source: Source, rows: int, edges: int) -> str | None:
+    """A sentence where an edge list may mean a direction: not if every edge is given both ways.
+
+    Args:
+        rows: of the edge list, without self-loops.
+        edges: undirected edges that came of them.
+    """
+    if rows == 2 * edges:
+        return None
+    if source.edges.directed:
+        return "Edges are read without a direction: an edge joins its two ends alike."
+    if rows != edges:
+        return "Some edges are given more than once or both ways: they count once, and direction is dropped."
+    return None
 
 
 def _copy(source: Path, destination: Path, metric: str, started: float) -> ImportSummary:
@@ -189,7 +209,9 @@ def open_source(
     features = None if source.features is None else source.features.whole()
     if features is not None and features.shape[0] != ids.num_nodes:
         raise InvalidData(f"There must be {ids.num_nodes:,} rows of features, one per node. Got {features.shape[0]:,}.")
-    task = build_task(source, Graph(ends, features, ids.num_nodes, weights), ids, options)
-    for line in (*match_lines(source.matched), *_notes(source, task)):
+    graph = Graph(ends, features, ids.num_nodes, weights)
+    task = build_task(source, graph, ids, options)
+    loops = int(np.count_nonzero(ends[0] == ends[1]))
+    for line in (*match_lines(source.matched), *_notes(source, task, ends.shape[1], loops, graph.num_edges)):
         (report or _log.info)(line)
     return task

@@ -13,11 +13,24 @@ from polyformer.errors import InvalidParameter, UnknownName
 from polyformer.metrics import METRICS
 from polyformer.registry import suggest
 
-__all__ = ["ID_TYPES", "LABEL_KINDS", "PROTOCOLS", "ColumnMatch", "ImportOptions", "ImportSummary", "match_lines"]
+__all__ = [
+    "BY_TIME",
+    "ID_TYPES",
+    "LABEL_KINDS",
+    "MISSING",
+    "PROTOCOLS",
+    "ColumnMatch",
+    "ImportOptions",
+    "ImportSummary",
+    "match_lines",
+]
 
 PROTOCOLS = ("uniform", "balanced", "none")
+BY_TIME = "by time"
+"""The protocol of splits from a column of times."""
 ID_TYPES = ("auto", "integer", "string")
 LABEL_KINDS = ("auto", "classes", "values")
+MISSING = ("fill", "refuse")
 
 _MOST_LINES = 10
 """More columns of one role than this are told in one line."""
@@ -38,6 +51,9 @@ class ImportOptions:
         features: feature columns in this order; None takes every other column, ``()`` none.
         categories: columns to encode one-hot whatever their type.
         columns: read these features, as another table was read; columns beside them are left alone.
+        missing: ``fill`` puts the median where a number is missing, and marks those nodes in a column of zeros and
+            ones; ``refuse`` refuses missing numbers.
+        split_by: column of numbers or dates: oldest nodes train, newest test; it is no feature unless it is named.
         max_categories: a text column with more distinct values than this is not taken for a category.
         id_type: ``auto``, ``integer`` or ``string`` (keeps leading zeros of ids in CSV files).
         label_kind: ``auto`` (real numbers are values, all else classes), ``classes`` or ``values``.
@@ -68,6 +84,8 @@ class ImportOptions:
     features: tuple[str, ...] | None = None
     categories: tuple[str, ...] = ()
     columns: tuple[Column, ...] | None = None
+    missing: str = "fill"
+    split_by: str | None = None
     max_categories: int = 100
     id_type: str = "auto"
     label_kind: str = "auto"
@@ -87,6 +105,7 @@ class ImportOptions:
             ("protocol", self.protocol, PROTOCOLS),
             ("id_type", self.id_type, ID_TYPES),
             ("label_kind", self.label_kind, LABEL_KINDS),
+            ("missing", self.missing, MISSING),
         ):
             if value not in choices:
                 raise UnknownName(f"Unknown {name} '{value}'. {suggest(value, choices)}")

@@ -12,7 +12,7 @@ from polyformer.importing.identifiers import DenseIds, NodeIds
 from polyformer.importing.matrix_sources import MATRIX_READERS, is_planetoid, read_planetoid_folder
 from polyformer.importing.node_table import NodeTable
 from polyformer.importing.ogb_source import is_ogb, read_ogb
-from polyformer.importing.options import ImportOptions
+from polyformer.importing.options import BY_TIME, ImportOptions
 from polyformer.importing.other_formats import advice_for
 from polyformer.importing.raw_pairs import RAW_ENDINGS, RawPairs
 from polyformer.importing.rows import CSV_ENDINGS
@@ -35,7 +35,7 @@ def is_native(path: Path) -> bool:
 def read_source(path: Path, options: ImportOptions) -> Source:
     """Open a folder or file of any format but our own: everything but edges and features is read."""
     source = _read(path, options)
-    return replace(source, splits=None) if options.split_column == "" else source
+    return replace(source, splits=None) if options.split_column == "" and options.split_by is None else source
 
 
 def _read(path: Path, options: ImportOptions) -> Source:
@@ -77,8 +77,21 @@ def _read_tables(path: Path, options: ImportOptions) -> Source:
         ids: NodeIds | None = None if options.num_nodes is None else DenseIds(options.num_nodes)
         return Source("tables", name, edges, ids, matched=edges.matched, notes=edges.notes)
     splits = None if nodes.split is None else (nodes.split,)
-    matched, notes = (*edges.matched, *nodes.matched), (*notes, *edges.notes)
-    return Source("tables", name, edges, nodes.ids, nodes.features, nodes.labels, splits, "", matched, notes)
+    matched = (*edges.matched, *nodes.matched)
+    protocol = "fixed" if options.split_by is None else BY_TIME
+    return Source(
+        "tables",
+        name,
+        edges,
+        nodes.ids,
+        nodes.features,
+        nodes.labels,
+        splits,
+        matched=matched,
+        notes=(*notes, *edges.notes),
+        preprocessing=nodes.preprocessing,
+        protocol=protocol,
+    )
 
 
 def _open_edges(path: Path, options: ImportOptions, nodes: NodeTable | None) -> EdgeReader:

@@ -33,6 +33,8 @@ class Source:
         ids: the nodes, or None where the edges alone say which nodes there are.
         labels: None where nothing is labelled.
         splits: None where they are to be drawn.
+        preprocessing: those of the notes that tell what was done to the features.
+        protocol: how the splits came about.
     """
 
     format: str
@@ -45,6 +47,8 @@ class Source:
     metric: str = ""
     matched: tuple[ColumnMatch, ...] = ()
     notes: tuple[str, ...] = ()
+    preprocessing: tuple[str, ...] = ()
+    protocol: str = "fixed"
 
 
 class Sink(Protocol):
@@ -99,7 +103,7 @@ def _watched(reader: EdgeReader, stage: str, progress: Stages | None) -> Iterato
 
 def check_splits(source: Source) -> None:
     """Refuse splits of the user's own in which a class is in no training node."""
-    if source.labels is not None and source.splits is not None:
+    if source.labels is not None and source.splits is not None and source.protocol == "fixed":
         sentence = check_training_classes(source.labels, source.splits)
         if sentence:
             raise InvalidData(f"{sentence} Put a node of it into training, or remove the label.")
@@ -109,14 +113,16 @@ def build_task(source: Source, graph: Graph, ids: NodeIds, options: ImportOption
     """Labels, splits and ids around a graph; without labels, a task that holds no splits."""
     named = ids.values if ids.values is None or isinstance(ids.values, np.ndarray) else string_array(ids.values)
     name = options.name or source.name
-    columns = None if source.features is None else source.features.origin
+    columns, done = None if source.features is None else source.features.origin, source.preprocessing
     if source.labels is None or not source.labels.known.any():
-        return Task(name, graph, np.full(graph.num_nodes, -1), (), "none", ids=named, columns=columns)
-    splits, protocol = source.splits, "fixed"
+        bare = np.full(graph.num_nodes, -1)
+        return Task(name, graph, bare, (), "none", ids=named, columns=columns, preprocessing=done)
+    splits, protocol = source.splits, source.protocol
     if splits is None:
         splits, protocol = tuple(draw_splits(source.labels, options)), options.protocol
     metric = options.metric or source.metric
-    return Task(name, graph, source.labels.values, splits, protocol, metric, source.labels.class_names, named, columns)
+    names = source.labels.class_names
+    return Task(name, graph, source.labels.values, splits, protocol, metric, names, named, columns, done)
 
 
 def string_array(values: Any) -> np.ndarray:

@@ -131,6 +131,8 @@ def open_fitting(directory: Path, needs: TokenNeeds) -> StoredTokens:
     """Open a token directory that holds what is needed of this very graph."""
     stored = open_tokens(directory, needs.basis, needs.order)
     if stored.manifest["graph"] != needs.graph.fingerprint:
+        if stored.manifest["graph"].partition("+")[0] == needs.graph.unscaled.fingerprint:
+            _refuse_scaling(directory, stored, needs)
         raise FileCorrupt(
             f"The tokens in '{directory}' were made from another graph, or this one has changed since. Make them again "
             f"with: polyformer tokens."
@@ -147,6 +149,18 @@ def open_fitting(directory: Path, needs: TokenNeeds) -> StoredTokens:
     if wanted is not None:
         RowIndex(stored.nodes, len(stored), f"'{directory}'")(wanted)
     return stored
+
+
+def _refuse_scaling(directory: Path, stored: StoredTokens, needs: TokenNeeds) -> None:
+    """Refuse tokens of this graph whose features were scaled in another way; the sentence names the command."""
+    made, wanted = stored.manifest.get("scaling") is not None, needs.graph.scaling is not None
+    words = "otherwise scaled" if made and wanted else "scaled" if made else "unscaled"
+    option = "--like RUN" if made and wanted else f"--scale-features {'auto' if wanted else 'none'}"
+    raise InvalidParameter(
+        f"The tokens in '{directory}' were made from {words} features, but the model reads "
+        f"{'scaled' if wanted else 'unscaled'} ones. Make tokens anew with: polyformer tokens PATH {option} "
+        f"--order {needs.order} --out DIR."
+    )
 
 
 def _load(stored: StoredTokens, nodes: np.ndarray) -> torch.Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from polyformer.arrays import writable
+from polyformer.feature_scaling import ScaledFeatures
 from polyformer.graph_checks import Features
 from polyformer.propagation.kernel import SparseBlock
 
@@ -23,13 +24,13 @@ class FeatureMatrix:
     """X (N, d), kept as it is: wide sparse features go through the kernel in both directions.
 
     Args:
-        features: dense, memory-mapped or sparse.
+        features: dense, memory-mapped, scaled or sparse.
     """
 
     def __init__(self, features: Features) -> None:
         self.shape: tuple[int, int] = (int(features.shape[0]), int(features.shape[1]))
         self.dense: Tensor | None = None
-        if isinstance(features, np.ndarray):
+        if isinstance(features, np.ndarray | ScaledFeatures):
             self.dense = torch.from_numpy(writable(np.asanyarray(features, np.float32)))
         else:
             # The transpose carries the position of each entry, so that dropped entries are dropped in both.

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from polyformer.bases import FixedBasis
+from polyformer.feature_scaling import ScaledFeatures
 from polyformer.graph_checks import Features
 from polyformer.nn.features import FeatureMatrix
 from polyformer.nn.propagation import DifferentiableOperator
@@ -144,8 +145,8 @@ def choose_route(
     disk_rate = 1e9  # bytes per second
     num_nodes, width = features.shape
     entries = len(operator.graph.indices) + num_nodes
-    nonzeros = features.size if isinstance(features, np.ndarray) else features.nnz
-    feature_rate = dense_rate if isinstance(features, np.ndarray) else sparse_rate
+    nonzeros = features.size if isinstance(features, np.ndarray | ScaledFeatures) else features.nnz
+    feature_rate = dense_rate if isinstance(features, np.ndarray | ScaledFeatures) else sparse_rate
     stored_bytes = token_bytes(num_nodes if num_rows is None else num_rows, order, width)
     stored = 2.0 * rows_per_epoch * (order + 1) * width * hidden_channels / dense_rate
     stored += order * entries * width / sparse_rate / max(1, epochs)
@@ -155,7 +156,7 @@ def choose_route(
     # X W, its gradient and the buffers of a column block; the rows that are asked for; features that lie on disk.
     projected_bytes = 4 * num_nodes * (2 * hidden_channels + 3 * KERNEL_WIDTHS[0])
     projected_bytes += 2 * token_bytes(-(-rows_per_epoch // max(1, passes_per_epoch)), order, hidden_channels)
-    projected_bytes += features.nbytes if isinstance(features, np.memmap) else 0
+    projected_bytes += features.nbytes if isinstance(features, np.memmap | ScaledFeatures) else 0
     costs = RouteCosts(stored, 2.0 * one_pass * passes_per_epoch, stored_bytes, projected_bytes)
     if projected_bytes > memory_bytes:
         return "stored", costs

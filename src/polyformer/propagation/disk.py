@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from polyformer.arrays import aligned_empty
+from polyformer.feature_scaling import ScaledFeatures
 from polyformer.graph_checks import Features
 from polyformer.machine import require_memory, usable_memory
 from polyformer.operators import Operator
@@ -191,11 +192,11 @@ def seconds_of_reading(operator: Operator, hops: int, features: Features, passes
 
 
 def _itemsize(features: Features) -> int:
-    return int(features.dtype.itemsize) if isinstance(features, np.ndarray) else 4
+    return int(features.dtype.itemsize) if isinstance(features, np.ndarray | ScaledFeatures) else 4
 
 
 def _file_bytes(features: Features) -> int:
-    return int(features.nbytes) if isinstance(features, np.ndarray) else 8 * features.nnz
+    return int(features.nbytes) if isinstance(features, np.ndarray | ScaledFeatures) else 8 * features.nnz
 
 
 def _index_bytes(operator: Operator) -> int:

@@ -9,6 +9,7 @@ from types import TracebackType
 import numpy as np
 
 from polyformer.arrays import RowReader
+from polyformer.feature_scaling import ScaledFeatures
 from polyformer.graph_checks import Features
 from polyformer.machine import available_memory
 
@@ -16,7 +17,7 @@ __all__ = ["FeatureColumns"]
 
 
 class FeatureColumns:
-    """Fills buffers with columns of dense or sparse features.
+    """Fills buffers with columns of dense or sparse features; those that are to be scaled are scaled on the way.
 
     Args:
         features: (N, d); a memory-mapped file is read from front to back.
@@ -30,9 +31,11 @@ class FeatureColumns:
         self._room: np.ndarray | None = None
         self._columns = slice(0, 0)
         self._reader: RowReader | None = None
-        if isinstance(features, np.ndarray):
+        self._scaling = features.scaling if isinstance(features, ScaledFeatures) else None
+        stored = features.raw if isinstance(features, ScaledFeatures) else features
+        if isinstance(stored, np.ndarray):
             # A file too large to be kept must not displace that of the indices, which is read once a hop.
-            self._reader = RowReader(features, drop=features.nbytes > available_memory() // 2)
+            self._reader = RowReader(stored, drop=stored.nbytes > available_memory() // 2)
 
     def fill(self, columns: slice, out: np.ndarray) -> None:
         """Write the columns into ``out`` (N, w) and zeros into the columns that fill it up."""
@@ -40,7 +43,7 @@ class FeatureColumns:
         out[:, used:] = 0
         if self.held == 0:
             for begin, piece in self._pieces(columns):
-                out[begin : begin + len(piece), :used] = piece
+                self._put(piece, columns, out[begin : begin + len(piece), :used])
             return
         if self._room is None or columns.start < self._columns.start or columns.stop > self._columns.stop:
             self._room = self._hold(columns.start)
@@ -52,13 +55,20 @@ class FeatureColumns:
         room = np.empty((self.features.shape[0], self.held), self.features.dtype) if self._room is None else self._room
         self._columns = slice(start, min(start + self.held, self.features.shape[1]))
         for begin, piece in self._pieces(self._columns):
-            room[begin : begin + len(piece), : piece.shape[1]] = piece
+            self._put(piece, self._columns, room[begin : begin + len(piece), : piece.shape[1]])
         return room
+
+    def _put(self, piece: np.ndarray, columns: slice, out: np.ndarray) -> None:
+        """Write a piece as it was read, or scaled."""
+        if self._scaling is None:
+            out[:] = piece
+        else:
+            self._scaling.apply(piece, columns.start, out)
 
     def _pieces(self, columns: slice) -> Iterator[tuple[int, np.ndarray]]:
         """The columns of all rows, (first row, (n, w)); one piece is read while the one before is used."""
         count, width = self.features.shape
-        if not isinstance(self.features, np.ndarray):
+        if not isinstance(self.features, np.ndarray | ScaledFeatures):
             step = max(1, self.piece_bytes // (4 * width))
             for begin in range(0, count, step):
                 yield begin, self.features[begin : begin + step, columns].toarray()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse as sp
 
+from polyformer.feature_scaling import ScaledFeatures
 from polyformer.graph_checks import Features
 from polyformer.machine import require_memory
 from polyformer.operators import Operator
@@ -26,7 +27,7 @@ class MemoryEngine(Engine):
 
     def cost(self, operator: Operator, order: int, features: Features, fixed: bool) -> Cost:
         buffers = 3 * FASTEST_WIDTH if fixed else 2 * (order + 4) * _OPTIMAL_WIDTH
-        turned = 0 if isinstance(features, np.ndarray) else 8 * features.nnz
+        turned = 0 if isinstance(features, np.ndarray | ScaledFeatures) else 8 * features.nnz
         needed = 4 * operator.num_nodes * (buffers + 6) + turned
         if self.memory is not None:
             require_memory("Computing the tokens", needed, "Take --engine disk, or raise --memory.", self.memory)
@@ -62,6 +63,8 @@ class MemoryEngine(Engine):
 
 def _columns(features: Features) -> Callable[[slice], np.ndarray]:
     """A reader of dense column blocks; sparse features are turned once, so that a block costs only its own entries."""
+    if isinstance(features, ScaledFeatures):
+        return features.columns
     if isinstance(features, np.ndarray):
         return lambda block: features[:, block]
     by_column = sp.csc_matrix(features)

@@ -21,6 +21,7 @@ import numpy as np
 
 from polyformer.cluster import Node, connected, nodes, run_tasks
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter, OutOfResources
+from polyformer.feature_scaling import FeatureScaling, ScaledFeatures
 from polyformer.graph import Graph
 from polyformer.graph_checks import Features
 from polyformer.machine import format_bytes, num_cores
@@ -171,7 +172,9 @@ class RayEngine(Engine):
 
 def _held_bytes(features: Features) -> int:
     """Sparse features are in memory as a whole, dense ones are read from their file."""
-    return 0 if isinstance(features, np.ndarray) else int(features.data.nbytes + features.indices.nbytes)
+    return (
+        0 if isinstance(features, np.ndarray | ScaledFeatures) else int(features.data.nbytes + features.indices.nbytes)
+    )
 
 
 def _cpus_of_task(machines: Sequence[Node], tasks: int) -> int:
@@ -193,7 +196,7 @@ def _shared_graph(graph: Graph, output: Path) -> Iterator[Path]:
     place = output.absolute().parent / f".{output.name}.graph"
     shutil.rmtree(place, ignore_errors=True)  # of a process that was killed
     try:
-        graph.save(place)
+        graph.unscaled.save(place)  # the tasks scale for themselves
         yield place
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -218,7 +221,7 @@ def _make_block(task: _ColumnTask, columns: tuple[int, int]) -> list[dict[str, A
     torch.set_num_threads(task.threads)
     try:
         chosen = nodes_of_job(task.folder, task.about)
-        graph = Graph.load(task.graph)
+        graph = Graph.load(task.graph).scaled(FeatureScaling.from_json(task.about.get("scaling")))
     except DataNotFound as error:
         raise DataNotFound(
             f"{error} This is so on the node {socket.gethostname()}: keep graph and output on storage that all nodes "

@@ -24,7 +24,7 @@ def write_comparison(runs: Sequence[Findings], path: Path) -> int:
         raise InvalidParameter(f"'RUN' must be given twice or more to compare. Got {len(runs)}. Use polyformer report.")
     names = _names(runs)
     notes = [f"{name}: {note}" for name, run in zip(names, runs, strict=True) for note in run.record.notes]
-    if len({run.record.config["task"]["fingerprint"] for run in runs}) > 1:
+    if len({run.record.config["task"]["fingerprint"].partition("+")[0] for run in runs}) > 1:
         notes.insert(0, "The runs are on different data: their scores do not compare.")
     rows = [_row(name, run) for name, run in zip(names, runs, strict=True)]
     return write_page(path, "compare.html", _figures(names, runs), None, {"runs": rows, "notes": notes})

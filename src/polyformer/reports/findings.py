@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -226,7 +226,7 @@ def gather(
     except DataNotFound:
         record.notes.append("There is no trained model yet, so only the settings and the learning curve are shown.")
         return Findings(record, None)
-    task, split = load_task(_request(record, data_root), loading)
+    task, split = load_task(_request(record, data_root), loading, card=card)
     resources = Resources(memory, None, run, report, progress, evaluated)
     outcome = _evaluate(record, card, model, task, split, clusters, resources)
     if importance:  # last, as it binds the model to other features
@@ -237,8 +237,7 @@ def gather(
 
 def _request(record: RunRecord, data_root: str | None) -> RunRequest:
     """What the run was asked for; its data may lie elsewhere now."""
-    stored = {field.name: record.config[field.name] for field in fields(RunRequest)}
-    request = RunRequest(**stored | {"preset": None, "tokens": None})  # settings are stored; files may be gone since
+    request = replace(RunRequest.of_run(record.config), tokens=None)  # the token directory may be gone since
     return request if data_root is None else replace(request, data_root=data_root)
 
 
@@ -252,8 +251,8 @@ def learned_filters(
         by_shape: tell kinds by the shape of responses alone; see :func:`describe_filters`.
     """
     record = read_record(run)
-    _, model = load_model(run)
-    task, split = load_task(_request(record, data_root))
+    card, model = load_model(run)
+    task, split = load_task(_request(record, data_root), card=card)
     nodes = split.train if split.fit else np.arange(task.graph.num_nodes)
 
     def compute(ids: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
-from polyformer.graph_checks import Features
+from polyformer.feature_scaling import ScaledFeatures
 from polyformer.metrics import METRICS
 from polyformer.models import NodeModel
 from polyformer.prediction import Resources, predict_blocks
@@ -25,6 +25,9 @@ SECONDS = 10.0
 """So long may it take, beside the first evaluation."""
 
 _COLUMNS, _REPEATS, _NODES = 50, 5, 5_000
+
+PlainFeatures: TypeAlias = "np.ndarray | sp.csr_matrix"
+"""Node features as the model reads them, scaled already."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def column_groups(task: Task) -> list[ColumnGroup]:
     return [ColumnGroup(f"feature {i}", i, i + 1) for i in range(count)]
 
 
-def shuffled(features: Features, group: ColumnGroup, order: np.ndarray) -> Features:
+def shuffled(features: PlainFeatures, group: ColumnGroup, order: np.ndarray) -> PlainFeatures:
     """The features with those of one column taken from other nodes: row i from row ``order[i]``."""
     if sp.issparse(features):
         parts = [features[:, : group.start], features[order, group.start : group.stop], features[:, group.stop :]]
@@ -95,14 +98,14 @@ def feature_importance(
     Args:
         seconds: how long all of it may take.
     """
-    graph, features = task.graph, task.graph.features
-    groups = column_groups(task)
-    if features is None or not groups or len(split.val) == 0:
+    graph, groups = task.graph, column_groups(task)
+    if graph.features is None or not groups or len(split.val) == 0:
         return None
+    features = np.asarray(graph.features) if isinstance(graph.features, ScaledFeatures) else graph.features
     nodes = np.sort(split.val[sample_nodes(len(split.val), _NODES)])
     metric, labels = METRICS[card.metric], task.labels[nodes]
 
-    def score(changed: Features) -> float:
+    def score(changed: PlainFeatures) -> float:
         other = graph.with_features(changed)
         blocks = [rows for _, rows in predict_blocks(model, card.reader, other, nodes, resources)]
         return metric(np.concatenate(blocks), labels, card.threshold)
@@ -125,7 +128,11 @@ def feature_importance(
 
 
 def _losses(
-    loss: Callable[[Features], float], features: Features, groups: list[ColumnGroup], repeats: int, seconds: float
+    loss: Callable[[PlainFeatures], float],
+    features: PlainFeatures,
+    groups: list[ColumnGroup],
+    repeats: int,
+    seconds: float,
 ) -> np.ndarray:
     """What shuffling each column costs, (c, r); of the first columns if the time ends before all are shuffled."""
     random, deadline = np.random.default_rng(0), time.monotonic() + seconds
@@ -142,7 +149,7 @@ def _left_out(shown: int, count: int) -> str:
     return f"Only the {shown:,} of {count:,} columns with the largest variance were shuffled, to bound the time."
 
 
-def _most_varied(features: Features, groups: list[ColumnGroup], count: int) -> list[ColumnGroup]:
+def _most_varied(features: PlainFeatures, groups: list[ColumnGroup], count: int) -> list[ColumnGroup]:
     """The ``count`` columns of the largest variance, that of its features added up, in order of variance."""
     mean = np.asarray(features.mean(axis=0), np.float64).ravel()
     squares: Any = sp.csr_matrix(features).power(2) if sp.issparse(features) else np.square(features, dtype=np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 
 from polyformer.graph_checks import Features
 from polyformer.operators import Operator
@@ -13,6 +14,7 @@ __all__ = ["signal_spectrum", "sketch_columns"]
 def sketch_columns(features: Features, width: int = 16, seed: int = 0) -> np.ndarray:
     """At most ``width`` columns whose spectrum is, on average, that of all: random signed sums, (N, d) -> (N, w)."""
     num_columns = features.shape[1]
+    features = features if sp.issparse(features) else np.asarray(features)
     if num_columns <= width:
         return np.asarray(features @ np.eye(num_columns, dtype=np.float32), np.float64)
     signs = np.random.default_rng(seed).choice(np.array([-1.0, 1.0], np.float32), (num_columns, width))

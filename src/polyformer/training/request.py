@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from polyformer.columns import columns_to_read
 from polyformer.datasets import data_name, load_source
 from polyformer.errors import InvalidParameter
+from polyformer.feature_preparation import prepare_task, prepare_task_alike
 from polyformer.files import array_digest
 from polyformer.models import MODELS
 from polyformer.nn.checks import check_at_least
@@ -20,6 +22,7 @@ from polyformer.settings import split_settings
 from polyformer.splits import Split, hold_out
 from polyformer.tasks import Task, check_trainable
 from polyformer.tokens import open_tokens
+from polyformer.training.saved_model import ModelCard
 from polyformer.training.settings import TrainingSettings
 
 __all__ = ["RunRequest", "data_sentence", "describe_task", "load_task"]
@@ -51,6 +54,16 @@ class RunRequest:
     def __post_init__(self) -> None:
         check_at_least(0, seed=self.seed)
 
+    @classmethod
+    def of_run(cls, config: Mapping[str, Any]) -> RunRequest:
+        """What the run with this ``config.json`` was asked for; its settings stand for those of its preset.
+
+        The preset's file may have changed since. Versions that did not scale features had no setting for that.
+        """
+        stored = {field.name: config[field.name] for field in fields(cls)}
+        settings = {"scale_features": "none", **(config["settings"] or {})}
+        return cls(**stored | {"preset": None, "settings": settings})
+
     def asked_settings(self) -> dict[str, Any]:
         """Those of the preset and those asked for."""
         asked = dict(self.settings or {})
@@ -77,19 +90,35 @@ def _view_settings(tokens: str, model: str, kind: type, asked: dict[str, Any]) -
 
 
 def load_task(
-    request: RunRequest, loading: Stages | None = None, report: Callable[[str], None] | None = None
+    request: RunRequest,
+    loading: Stages | None = None,
+    report: Callable[[str], None] | None = None,
+    card: ModelCard | None = None,
 ) -> tuple[Task, Split]:
-    """The task and the split of the request; validation nodes are drawn from training where there are none."""
-    task = load_source(request.data, request.data_root, request.protocol, progress=loading, report=report)
+    """The task and the split of the request; validation nodes are drawn from training where there are none.
+
+    Args:
+        report: is told what was taken as what, and what was done to the features.
+        card: of a run that was started: its features are read as the run read them; by default they are prepared anew.
+    """
+    columns = None if card is None else columns_to_read(card.columns)
+    task = load_source(
+        request.data, request.data_root, request.protocol, progress=loading, report=report, columns=columns
+    )
+    settings = request.resolve_settings()
     if not task.splits:
         raise InvalidParameter(f"'{request.data}' has no labelled splits, so nothing can be trained on it.")
     if not 0 <= request.split < len(task.splits):
         count = len(task.splits)
         numbers = "one split, number 0" if count == 1 else f"{count} splits, numbers 0 to {count - 1}"
         raise InvalidParameter(f"'{Path(request.data).name}' has {numbers}. Got {request.split}.")
-    metric = request.resolve_settings()["metric"]
+    metric = settings["metric"]
     if metric != "default":
         task = replace(task, metric=metric)
+    if card is None:
+        task = prepare_task(task, settings["scale_features"], report)
+    else:
+        task = prepare_task_alike(task, card.columns, card.scaling)
     split = task.splits[request.split]
     if len(split.val) == 0:
         train, val = hold_out(split.train, task.labels, seed=request.seed)
@@ -113,6 +142,7 @@ def describe_task(task: Task, split: Split) -> dict[str, Any]:
         "train": len(split.train),
         "val": len(split.val),
         "test": len(split.test),
+        "preprocessing": list(task.preprocessing),
     }
 
 

@@ -122,7 +122,8 @@ def prepare_run(
     """
 
     def read() -> tuple[Task, Split, ModelCard, NodeModel]:
-        task, split = load_task(request, loading, report)
+        started = ModelCard.from_json(RunDirectory.open(out).config["card"]) if resume else None
+        task, split = load_task(request, loading, report, started)
         card = ModelCard(
             request.model,
             request.resolve_settings(),
@@ -132,13 +133,17 @@ def prepare_run(
             task.metric,
             None if task.class_names is None else list(task.class_names),
             task.columns,
+            scaling=task.graph.scaling,
         )
         if task.is_regression and card.training.targets == "standard":
             card = replace(card, units=label_units(task.labels[split.train]))
         choose_device(request.device)
         model = card.build(derive_seed(request.seed, 0))
         check_divisible(model, request.model, num_workers)
-        check_optimizer(model, card.training.resolve(len(split.train), task.graph.num_features))
+        training = card.training.resolve(len(split.train), task.graph.num_features)
+        check_optimizer(model, training)
+        if request.tokens is not None and isinstance(model, TokenModel):
+            model.check_tokens(task.graph, workload_of(split, training, request.memory, Path(request.tokens)))
         return task, split, card, model
 
     # Settings that do not fit are refused before anything is written.

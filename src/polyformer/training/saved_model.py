@@ -11,7 +11,10 @@ import torch
 
 from polyformer.columns import Column, columns_from_json
 from polyformer.errors import DataNotFound, FileCorrupt
+from polyformer.feature_preparation import prepare_alike
+from polyformer.feature_scaling import FeatureScaling
 from polyformer.files import read_json
+from polyformer.graph import Graph
 from polyformer.models import MODELS, NodeModel
 from polyformer.settings import split_settings
 from polyformer.tasks import OBJECTIVES, Objective
@@ -28,9 +31,11 @@ class ModelCard:
     """What is needed to build a model again: its name, settings, widths, and how inputs and outputs are read.
 
     Attributes:
+        columns: of the table that the features come from, or those made from the structure.
         units: centre and scale of real-valued outputs.
         threshold: of two unequal classes, the probability from which on the second is predicted; it is found in the
             end of training, so that it is stored with the parameters. None: the most probable class.
+        scaling: by which features are scaled before the model reads them; None for features as they are.
     """
 
     model: str
@@ -43,6 +48,7 @@ class ModelCard:
     columns: tuple[Column, ...] | None = None
     units: tuple[float, float] = (0.0, 1.0)
     threshold: float | None = None
+    scaling: FeatureScaling | None = None
 
     @property
     def reader(self) -> Objective:
@@ -65,6 +71,13 @@ class ModelCard:
             torch.manual_seed(seed)
             return kind(self.in_channels, self.reader.out_channels(self.num_classes), settings)
 
+    def prepare(self, graph: Graph) -> Graph:
+        """A graph with its features as the model reads them: scaled, or made from the structure, as in training.
+
+        A graph that was prepared already stays as it is.
+        """
+        return prepare_alike(graph, self.columns, self.scaling)
+
     def to_json(self) -> dict[str, Any]:
         """For ``config.json``, which is written before training and so holds no threshold."""
         return {name: value for name, value in asdict(self).items() if name != "threshold"}
@@ -74,8 +87,12 @@ class ModelCard:
         """From ``config.json``."""
         try:
             units = tuple(content.get("units", (0.0, 1.0)))
-            return cls(**{**content, "columns": columns_from_json(content.get("columns")), "units": units})
-        except TypeError:
+            columns, scaling = (
+                columns_from_json(content.get("columns")),
+                FeatureScaling.from_json(content.get("scaling")),
+            )
+            return cls(**{**content, "columns": columns, "units": units, "scaling": scaling})
+        except (TypeError, KeyError):
             raise FileCorrupt(
                 "The model's description has other fields than this version writes. Train it again."
             ) from None

@@ -42,6 +42,9 @@ class TrainingSettings:
     targets: Literal["standard", "raw"] = setting(
         "standard", "learn real-valued labels in units of their deviation around their mean, or as they are"
     )
+    scale_features: Literal["auto", "none"] = setting(
+        "auto", "bring numeric columns to a common scale; auto leaves data sets known by name as they were published"
+    )
     metric: str = setting("default", f"select and report by another metric: {', '.join(METRICS)}")
 
     def __post_init__(self) -> None:
