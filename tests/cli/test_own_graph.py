@@ -327,12 +327,16 @@ def test_no_read_only_array_becomes_a_tensor(model: str, tmp_path: Path, monkeyp
 
 
 def test_many_columns_are_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nodes = {"id": range(30), "label": [i % 2 for i in range(30)], **{f"g{i}": np.arange(30.0) for i in range(200)}}
+    nodes = {"id": range(30), "label": [i % 2 for i in range(30)], **{f"g{i}": np.arange(30.0) for i in range(40)}}
+    nodes |= {f"h{i}": np.sqrt(np.arange(30.0)) for i in range(200)}
     edges = {"source": range(29), "target": range(1, 30)}
     for name, columns in (("nodes", nodes), ("edges", edges)):
         pq.write_table(pa.table({key: list(values) for key, values in columns.items()}), tmp_path / f"{name}.parquet")
     assert run("train", tmp_path, "--out", tmp_path / "run", "--model", "mlp", "--set=epochs=1", "--no-report") == 0
-    assert "nodes.parquet: 200 columns → features (g0, g1, g2, …)\n" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "nodes.parquet: 200 columns → features (h0, h1, h2, …)\n" in said
+    assert said.count("looks like an id") == 3
+    assert "Likewise 37 more columns: g3, g4, g5, …." in said
     assert run("predict", tmp_path / "run", tmp_path, "--out", tmp_path / "p.csv") == 0
     assert capsys.readouterr().out.count("→") == 5
 

@@ -196,6 +196,7 @@ def test_the_driver_is_killed_and_the_job_goes_on(ray_cluster: Any, long_graph: 
     folder = tmp_path / ".ray.partial"
     command = ["tokens", str(long_graph), "--order", "10", "--engine", "ray", "--address", ray_cluster.address]
     command += ["--memory", str(NARROW), "--nodes", str(tmp_path / "nodes.npy"), "--out", str(tmp_path / "ray")]
+    command += ["--scale-features", "none"]
 
     def registered() -> set[str]:
         with contextlib.suppress(FileNotFoundError):

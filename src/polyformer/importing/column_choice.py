@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from polyformer.columns import Column
 from polyformer.errors import InvalidData
+from polyformer.importing.column_notes import ColumnNotes
 from polyformer.importing.features import CategoryColumn, DateColumn, FeatureColumn, ListColumn, NumberColumn
 from polyformer.importing.kinds import is_date, is_list, is_number, is_string, kind_words
 from polyformer.importing.numbers import NumberScan, as_numbers, is_id_name
@@ -33,7 +34,7 @@ class ColumnChoice:
 
     Attributes:
         types: types in which a CSV's columns hold whatever may follow.
-        notes: sentences on what was filled, converted or left out.
+        notes: what was filled, converted or left out.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class ColumnChoice:
         self.table, self.options, self.names, self.given = table, options, list(names), given
         self.kinds = {name: table.schema.field(name).type for name in self.names}
         self.types = self._csv_types() if isinstance(table, CsvTable) else {}
-        self.notes: list[str] = []
+        self.notes = ColumnNotes()
         self._distinct: dict[str, Any] = {}
         self._widths: dict[str, int] = {}
         counted = [name for name in self.names if self._may_be_number(name)]
@@ -120,7 +121,7 @@ class ColumnChoice:
             return ListColumn(name, self._widths[name])
         empty = is_list(kind) and not self._widths.get(name)
         if empty or (scan is not None and scan.empty):
-            self.notes.append(f"'{name}' is left out: the column is empty.")
+            self.notes.add("empty", name, f"'{name}' is left out: the column is empty.")
             return None
         if scan is None:
             raise InvalidData(
@@ -132,7 +133,7 @@ class ColumnChoice:
     def _category(self, name: str, distinct: Any, rows: int) -> FeatureColumn | None:
         count, most = len(distinct), self._limit(name, None)
         if count == 0:
-            self.notes.append(f"'{name}' is left out: the column is empty.")
+            self.notes.add("empty", name, f"'{name}' is left out: the column is empty.")
             return None
         if count > self._limit(name, rows):
             many = f"more than {count - 1:,}" if count > most else f"{count:,}"
@@ -155,27 +156,33 @@ class ColumnChoice:
         if self.options.features is not None or not scan.all_different or is_date(self.kinds[name]):
             return False
         if scan.counts_rows or is_id_name(name):
-            self.notes.append(
+            self.notes.add(
+                "id",
+                name,
                 f"'{name}' is left out: it looks like an id (whole numbers, all different). To have it as a feature, "
-                f"list the features with --features."
+                f"list the features with --features.",
             )
             return True
-        self.notes.append(
+        self.notes.add(
+            "like an id",
+            name,
             f"'{name}' holds whole numbers that are all different, as ids are. If it is an id, leave it out: list the "
-            f"features with --features."
+            f"features with --features.",
         )
         return False
 
     def _number(self, name: str, scan: NumberScan) -> NumberColumn:
         kind = DateColumn if is_date(self.kinds[name]) or is_string(self.kinds[name]) else NumberColumn
         if kind is DateColumn:
-            self.notes.append(f"'{name}' holds dates: they are read as days since 1970.")
+            self.notes.add("date", name, f"'{name}' holds dates: they are read as days since 1970.")
         if self.options.missing == "refuse":
             return kind(name, 1)
         if not scan.missing:
             return kind(name, 1, scan.median)
-        self.notes.append(
-            f"{_filled(scan.missing, name)} the median, {scan.median:g}; a column of zeros and ones marks them."
+        self.notes.add(
+            "missing",
+            name,
+            f"{_filled(scan.missing, name)} the median, {scan.median:g}; a column of zeros and ones marks them.",
         )
         return kind(name, 2, scan.median, indicator=True)
 
@@ -197,7 +204,7 @@ class ColumnChoice:
         median = column.median if self.options.missing == "fill" else None
         if missing and median is not None:
             marked = "" if column.indicator else "; in training none was missing, so nothing marks them"
-            self.notes.append(f"{_filled(missing, name)} the median of the training, {median:g}{marked}.")
+            self.notes.add("missing", name, f"{_filled(missing, name)} the median of the training, {median:g}{marked}.")
         return (DateColumn if column.kind == "date" else NumberColumn)(name, column.width, median, column.indicator)
 
     @staticmethod
@@ -214,8 +221,10 @@ class ColumnChoice:
         strange = sorted(str(value) for value in distinct.to_pylist() if feature.key(value) not in places)
         if strange:
             shown = ", ".join(strange[:5]) + (", …" if len(strange) > 5 else "")
-            self.notes.append(
-                f"'{column.name}' has values that were not in training: {shown}. They count as no category."
+            self.notes.add(
+                "strange",
+                column.name,
+                f"'{column.name}' has values that were not in training: {shown}. They count as no category.",
             )
         return feature
 

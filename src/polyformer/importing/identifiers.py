@@ -66,7 +66,7 @@ class NodeIds(ABC):
             verb = "edge names" if unknown == 1 else "edges name"
             raise InvalidData(
                 f"{unknown:,} {verb} ids that no node has; the first of these ids: {named}. "
-                f"Add the nodes or remove the edges."
+                f"Add the nodes, remove the edges, or name another column of ids with --id-column."
             )
 
 

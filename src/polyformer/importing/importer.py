@@ -113,7 +113,8 @@ def _notes(source: Source, task: Task, rows: int, loops: int, edges: int) -> tup
     notes = [*source.notes]
     if source.labels is None or not source.labels.known.any():
         notes.append(
-            "There are no labels, so nothing can be trained on this graph; tokens and predictions can be made."
+            "There are no labels, so nothing can be trained on this graph; tokens and predictions can be made. "
+            "--label-column names a column of labels."
         )
     elif task.protocol not in ("fixed", "none"):
         sizes = " / ".join(f"{len(part):,}" for part in (task.splits[0].train, task.splits[0].val, task.splits[0].test))

@@ -99,8 +99,8 @@ class NodeTable:
         if rows == 0:
             raise InvalidData(f"'{self.name}' has no rows. Give it one row per node.")
         columns = choice.columns(rows)
-        self.preprocessing = tuple(choice.notes)
-        notes += choice.notes
+        self.preprocessing = tuple(choice.notes.lines())
+        notes += self.preprocessing
         self.features = TableFeatures(self.table, columns, self.types) if columns else None
         return {name: pa.concat_arrays([plain(part) for part in parts]) for name, parts in held.items()}
 

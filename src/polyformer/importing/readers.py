@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,7 +76,8 @@ def _read_tables(path: Path, options: ImportOptions) -> Source:
     name = (path if path.is_dir() else edges_path).name.split(".")[0]
     if nodes is None:
         ids: NodeIds | None = None if options.num_nodes is None else DenseIds(options.num_nodes)
-        return Source("tables", name, edges, ids, matched=edges.matched, notes=edges.notes)
+        notes = (*edges.notes, *_unread_tables(path, edges_path))
+        return Source("tables", name, edges, ids, matched=edges.matched, notes=notes)
     splits = None if nodes.split is None else (nodes.split,)
     matched = (*edges.matched, *nodes.matched)
     protocol = "fixed" if options.split_by is None else BY_TIME
@@ -125,6 +127,13 @@ def _find_tables(path: Path, options: ImportOptions) -> tuple[Path, Path | None]
     return edges, nodes
 
 
+def _unread_tables(path: Path, edges: Path) -> list[str]:
+    """A note on tables beside the edges where none was taken for the nodes."""
+    places = sorted(path.iterdir()) if path.is_dir() else []
+    others = [place.name for place in places if place != edges and place.name.lower().endswith(_TABLES)]
+    return [f"'{others[0]}' was not read. If it has a row for each node, name it with --nodes."] if others else []
+
+
 def _advice_for_folder(folder: Path) -> str:
     """What to do about a folder without a table of edges."""
     names = sorted(place.name for place in folder.iterdir())
@@ -133,6 +142,8 @@ def _advice_for_folder(folder: Path) -> str:
     if whole:
         return f"If '{whole[0].relative_to(folder)}' is the graph, name that file: '{whole[0]}'."
     held = f"It holds: {', '.join(names[:10]) or 'nothing'}."
+    if any(name.lower().endswith(_TABLES) for name in names):
+        return f"{held} Name it with --edges."
     advice = next((f"Of '{name}': {text}" for name in names if (text := advice_for(name))), "Name it with --edges.")
     return f"{held} {advice}"
 
@@ -143,14 +154,15 @@ def _placed(folder: Path, given: Path) -> Path:
 
 
 def _only(folder: Path, names: tuple[str, ...], endings: tuple[str, ...], option: str) -> Path | None:
-    found = [
-        place
-        for place in sorted(folder.iterdir())
-        if place.name.lower() in {name + ending for name in names for ending in endings}
-        or (place.is_dir() and place.name.lower() in names)
-    ]
-    if len(found) > 1:
+    """The table with one of these names; else the only one whose name ends in one of them, as in ``shop_edges.csv``."""
+    usual = {name + ending for name in names for ending in endings}
+    tables = sorted(place for place in folder.iterdir() if place.is_dir() or place.name.lower().endswith(endings))
+    exact = [place for place in tables if place.name.lower() in (names if place.is_dir() else usual)]
+    close = [place for place in tables if re.split(r"[_\- ]", place.name.lower())[-1] in usual]
+    candidates = exact or close
+    if len(candidates) > 1:
         raise InvalidData(
-            f"Both '{found[0].name}' and '{found[1].name}' of '{folder}' could be meant. Choose with {option}."
+            f"Both '{candidates[0].name}' and '{candidates[1].name}' of '{folder}' could be meant. "
+            f"Choose with {option}."
         )
-    return found[0] if found else None
+    return candidates[0] if candidates else None
