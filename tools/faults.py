@@ -228,6 +228,8 @@ def _outcome(tree: Path, tests: list[str], deadline: float) -> str:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
             code = os.waitstatus_to_exitcode(status)
+            if code < 0:
+                return "caught"  # the process crashed
             assert code in _OUTCOMES, f"pytest ended with {code}: {(tree / 'log').read_text()[-2000:]}"
             return _OUTCOMES[code]
         time.sleep(0.05)
@@ -257,6 +259,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed for drawing them")
     parser.add_argument("--by-hand", type=Path, default=Path(__file__).with_name("faults.toml"))
     parser.add_argument("--only", type=Path, help="a file of an earlier call: plant again what it missed")
+    parser.add_argument("--part", default="0/1", help="i/n: every n-th fault from the i-th on, for several processes")
     parser.add_argument("--seconds", type=float, default=150.0, help="time limit for each fault")
     parser.add_argument("--out", type=Path, default=Path("faults.json"))
     options = parser.parse_args()
@@ -266,6 +269,8 @@ def main() -> int:
     else:
         earlier = json.loads(options.only.read_text())
         faults = [Fault(**entry["fault"]) for entry in earlier if entry["outcome"] != "caught"]
+    begin, step = map(int, options.part.split("/"))
+    faults = faults[begin::step]
     coverage = Coverage(options.coverage)
     import numpy, pyarrow, pytest, scipy.sparse, sklearn.metrics, torch  # noqa: E401, F401, I001  # for the forks
 
