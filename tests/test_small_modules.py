@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from polyformer.files import (
     new_directory,
     read_json,
     reporting_io_errors,
+    sync_directory,
     try_lock,
     write_json,
     write_whole,
@@ -93,6 +95,23 @@ def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json"]
     with pytest.raises(OutputExists, match="already exists"), new_directory(tmp_path):
         pass
+
+
+def test_what_appears_is_on_the_disk_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut may come at any moment: content is flushed before the name, and names when that is asked for."""
+    calls: list[str] = []
+    for name in ("fsync", "replace"):
+        original = getattr(os, name)
+
+        def recorded(*arguments: Any, name: str = name, original: Any = original) -> Any:
+            calls.append(name)
+            return original(*arguments)
+
+        monkeypatch.setattr(os, name, recorded)
+    write_json(tmp_path / "a.json", {"x": 1})
+    assert calls == ["fsync", "replace"]
+    sync_directory(tmp_path)
+    assert calls == ["fsync", "replace", "fsync"]
 
 
 def test_a_directory_that_another_process_has_made_meanwhile(tmp_path: Path) -> None:

@@ -182,9 +182,15 @@ class Coverage:
                 self.extent.update(tests)
 
     def tests(self, fault: Fault) -> list[str]:
-        """The tests that run the line of a fault, those that run the fewest lines first."""
+        """The tests that run the line of a fault, those that run the fewest lines first.
+
+        A line that runs when its module is imported, such as a default, runs in no test: there it is the tests of the
+        whole module.
+        """
         contexts = self.lines.get(fault.file.removeprefix("src/"), {})
         running = {test for test in contexts.get(fault.line, []) if test}
+        if not running:
+            running = {test for tests in contexts.values() for test in tests if test}
         ordered = sorted(running, key=lambda test: (self.extent[test], test))
         return list(dict.fromkeys(_CONTEXT.sub("", test) for test in ordered))
 

@@ -48,6 +48,18 @@ def test_sgformer_attention_equals_the_dense_form() -> None:
         assert torch.allclose(out[:, head], weights @ value[:, head] / denominator)
 
 
+def test_sgformer_mixes_attention_with_its_input() -> None:
+    """r · attended + (1 - r) · input, before the norm."""
+    branches = []
+    for residual in (0.0, 0.5, 1.0):
+        model = build("sgformer", residual=residual, dropout=0.0)
+        model.out_norm = torch.nn.Identity()
+        branches.append(model._attention_branch())
+    hidden = model.attention_norm(model._project(model.attention_input)).relu()
+    assert torch.allclose(branches[0], hidden)
+    assert torch.allclose(branches[1], (branches[0] + branches[2]) / 2, atol=1e-6)
+
+
 @pytest.mark.parametrize("noisy", [False, True])
 def test_nodeformer_attention_tends_to_softmax(noisy: bool) -> None:
     """With many random features; the Gumbel noise is added to every score of a key."""
@@ -151,6 +163,8 @@ def test_what_does_not_fit_is_refused_with_the_estimate(monkeypatch: pytest.Monk
     for attention in (GATModel(8, 3, GATSettings()), TunedGATModel(8, 3, TunedGATSettings())):
         with pytest.raises(OutOfResources, match=f"Messages along all edges {message}Lower num_layers"):
             attention.bind(GRAPH, Workload(None, 30))
+    with pytest.raises(OutOfResources, match=f"The basis of OptBasisGNN {message}Lower the order"):
+        build("optbasisgnn", hidden_channels=64)
     wide = Graph(np.empty((2, 0), np.int64), np.ones((200, 8)))
     with pytest.raises(OutOfResources, match=f"All eigenvectors of 200 nodes {message}Set num_eigenpairs"):
         SpecformerModel(8, 3, SpecformerSettings()).bind(wide, Workload(None, 200))

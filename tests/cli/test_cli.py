@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -308,6 +309,19 @@ def test_ctrl_c_saves_and_resume_finishes(tmp_path: Path) -> None:
     epochs = [record["epoch"] for record in metrics()]
     assert epochs == list(range(1, len(epochs) + 1))
     assert len(epochs) > done
+
+
+@pytest.mark.parametrize(("policy", "spins"), [(None, "1000"), ("ACTIVE", None)])
+def test_idle_threads_sleep_soon_unless_the_user_says_otherwise(
+    policy: str | None, spins: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, "")  # restored in the end
+        monkeypatch.delenv(name)
+    if policy is not None:
+        monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+    assert run("--version") == 0
+    assert os.environ.get("GOMP_SPINCOUNT") == spins
 
 
 def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,7 +125,7 @@ def test_test_labels_change_nothing(name: str) -> None:
     results = []
     for labels in (LABELS, other):
         model = build(name)
-        settings = TrainingSettings(epochs=3, batch_size=8, lr=0.01).resolve(20, 9)
+        settings = TrainingSettings(epochs=3, batch_size=8, lr=0.01, class_weights="balanced").resolve(20, 9)
         trainer = Trainer(model, Multiclass(), "accuracy", labels, split, settings)
         trainer.run()
         results.append((trainer.stopping.best_score, model.state_dict()))

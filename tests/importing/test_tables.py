@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -235,3 +236,13 @@ def test_unlabelled_test_nodes_are_left_out_of_the_score(tmp_path: Path) -> None
     summary = import_graph(tmp_path, tmp_path / "graph")
     assert len(Task.load(tmp_path / "graph").splits[0].test) == 0
     assert "1 test nodes have no label: they are predicted, but not scored." in summary.notes
+
+
+@pytest.mark.parametrize("protocol", ["uniform", "balanced"])
+def test_split_i_is_drawn_with_the_seed_plus_i(protocol: str, tables: Path) -> None:
+    drawn = ImportOptions(split_column="", protocol=protocol, seed=3, num_splits=3)
+    splits = open_source(tables, drawn).splits
+    alone = [open_source(tables, replace(drawn, seed=seed, num_splits=1)).splits[0] for seed in (3, 4, 5)]
+    for one, other in zip(splits, alone, strict=True):
+        assert np.array_equal(one.train, other.train)
+    assert not np.array_equal(splits[0].train, splits[1].train)

@@ -99,6 +99,29 @@ def test_finished_blocks_are_not_computed_again(tmp_path: Path) -> None:
     assert same_files(tmp_path / "t", tmp_path / "whole")
 
 
+@pytest.mark.parametrize("engine", ["memory", "disk"])
+def test_tokens_are_on_the_disk_before_their_directory_appears(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+    flush, rename = os.fsync, Path.rename
+
+    def recorded(handle: int) -> None:
+        flushed.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
+        flush(handle)
+
+    def checked(source: Path, target: Path) -> Path:
+        last_write = (source / "tokens.npy").stat().st_mtime_ns
+        assert "tokens.npy" in flushed[-4:], f"written at {last_write}, flushed: {flushed}"
+        assert flushed[-1] == ".t.partial"
+        return rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    monkeypatch.setattr(Path, "rename", checked)
+    write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine=engine)
+    assert flushed[-1] == tmp_path.name
+
+
 @pytest.mark.parametrize("damage", ["truncated", "swapped", "missing"])
 def test_damaged_blocks_are_computed_again(tmp_path: Path, damage: str) -> None:
     start(tmp_path)
