@@ -108,6 +108,7 @@ def test_from_pyg_and_networkx() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
+        (lambda: Graph([[0], [5]], num_nodes=5), "Edge 0 joins nodes 0 and 5, but node ids must lie in 0..4"),
         (lambda: Graph([[0, 1], [1, 9]], num_nodes=5), "Edge 1 joins nodes 1 and 9, but node ids must lie in 0..4"),
         (lambda: Graph([[0, -1], [1, 2]]), "Edge 1 joins nodes -1 and 2"),
         (lambda: Graph([[0.5], [1.0]]), "'edge_index' must hold integer node ids. Got dtype float64"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from polyformer.errors import FileCorrupt, PresetNotFound
+from polyformer.errors import FileCorrupt, OutOfResources, PresetNotFound
 from polyformer.models import MODELS
 from polyformer.presets import _table, list_presets, load_preset, write_preset
 from polyformer.settings import split_settings
@@ -64,3 +64,9 @@ def test_files_of_ones_own(tmp_path: Path) -> None:
     path.write_text("no,columns\n1,2\n")
     with pytest.raises(FileCorrupt, match="cannot be read as a preset"):
         load_preset(str(path), "cs")
+
+
+def test_a_preset_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutOfResources, match=r"Could not write a preset to '.*file/mine\.csv'"):
+        write_preset(tmp_path / "file" / "mine.csv", "gcn", "cs", {"dropout": 0.5})
