@@ -26,15 +26,20 @@ from polyformer.training.run import RunRequest, execute_run
 from polyformer.training.run_directory import RunDirectory
 from polyformer.training.saved_model import load_model
 from polyformer.training.settings import TrainingSettings
+from tests import recipes
 
 SMALL = {"order": 4, "hidden_channels": 16, "heads": 4, "num_centroids": 8, "walk_steps": 5, "num_layers": 2}
 EXACT = {"positional_channels": 0, "neighbours": 100}  # nothing drawn, no eigenvectors with signs
-SPECTRAL = [
-    "bernnet", "chebnetii", "dsf-bern-r", "dsf-gpr-r", "gprgnn", "optbasisgnn", "polyattn", "selfattn", "specformer",
-    "unifilter",
-]  # fmt: skip
+ALL_MODELS = recipes.MODEL.added_to(MODELS)
+"""The table, and the model that the page on baselines tells a newcomer to add to it."""
 
-TOKEN_MODELS = [name for name in MODELS if issubclass(MODELS[name], TokenModel)]
+SPECTRAL = [name for name in ALL_MODELS if issubclass(ALL_MODELS[name], SpectralFilter)]
+TOKEN_MODELS = [name for name in ALL_MODELS if issubclass(ALL_MODELS[name], TokenModel)]
+
+
+@pytest.fixture(autouse=True)
+def _with_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipes.MODEL.register(MODELS, monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +79,7 @@ def sum_of_squares(outputs: torch.Tensor, rows: slice) -> torch.Tensor:
     return outputs.square().sum()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ALL_MODELS)
 def test_is_described(name: str) -> None:
     kind = MODELS[name]
     summary, *rest = (inspect.getdoc(kind) or "").split("\n\n")
@@ -83,7 +88,7 @@ def test_is_described(name: str) -> None:
     assert "search space is" in " ".join(" ".join(rest).split()), "whose it is, must be said"
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ALL_MODELS)
 def test_defaults_and_search_space_are_settings(name: str) -> None:
     kind = MODELS[name]
     pair = [kind.settings_type, TrainingSettings]
@@ -96,7 +101,7 @@ def test_defaults_and_search_space_are_settings(name: str) -> None:
                 split_settings(pair, {key: choice})
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ALL_MODELS)
 def test_overfits_a_tiny_graph(name: str) -> None:
     model = build(name)
     labels = torch.from_numpy(LABELS)
@@ -116,7 +121,7 @@ def test_overfits_a_tiny_graph(name: str) -> None:
     raise AssertionError(f"{name} reached {best:.3f} only")
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ALL_MODELS)
 def test_test_labels_change_nothing(name: str) -> None:
     """Neither the parameters nor the scores of training see the label of a test node."""
     split = Split(np.arange(0, 20), np.arange(20, 30), np.arange(30, 40))
@@ -134,7 +139,7 @@ def test_test_labels_change_nothing(name: str) -> None:
         assert torch.equal(value, results[1][1][key])
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ALL_MODELS)
 def test_permuting_nodes_permutes_outputs(name: str) -> None:
     order = np.random.default_rng(2).permutation(40)
     permuted = Graph(GRAPH.adjacency()[order][:, order], np.asarray(GRAPH.features)[order], 40)
@@ -143,7 +148,7 @@ def test_permuting_nodes_permutes_outputs(name: str) -> None:
         assert torch.allclose(build(name, permuted, **EXACT).eval()(NODES), outputs[order], atol=2e-4)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ALL_MODELS)
 def test_gradient_reaches_every_parameter(name: str) -> None:
     model = build(name).train()
     model.accumulate(NODES, sum_of_squares)
@@ -156,7 +161,7 @@ def test_gradient_reaches_every_parameter(name: str) -> None:
 
 
 @pytest.mark.parametrize("graph", ["no edges", "weighted", "two nodes"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ALL_MODELS)
 def test_graphs_at_the_edge(name: str, graph: str) -> None:
     random = np.random.default_rng(3)
     made = {
@@ -172,7 +177,7 @@ def test_graphs_at_the_edge(name: str, graph: str) -> None:
         assert torch.isfinite(model.eval()(torch.arange(made.num_nodes))).all()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ALL_MODELS)
 def test_outputs_do_not_depend_on_the_batch(name: str) -> None:
     model = build(name)
     model.train()
@@ -189,7 +194,7 @@ def test_outputs_do_not_depend_on_the_batch(name: str) -> None:
         assert torch.allclose(bound_to_some.eval()(torch.from_numpy(some)), whole[some], atol=1e-5)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ALL_MODELS)
 def test_runs_repeat_resume_save_and_load(name: str, tmp_path: Path) -> None:
     """An interrupted run ends as a whole one does, and the stored model scores what the run says."""
     settings = {**settings_of(name), "epochs": 3, "batch_size": "full"}
@@ -276,7 +281,7 @@ def _board() -> Graph:
     return load_dataset("minefield:width=9,height=8").graph
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ALL_MODELS)
 def test_the_graph_is_no_part_of_the_state(name: str) -> None:
     model = build(name, None)
     before = {key: value.shape for key, value in model.state_dict().items()}
@@ -286,8 +291,8 @@ def test_the_graph_is_no_part_of_the_state(name: str) -> None:
 
 DROPOUTS = [
     (name, field.name)
-    for name in MODELS
-    for field in dataclasses.fields(MODELS[name].settings_type)
+    for name in ALL_MODELS
+    for field in dataclasses.fields(ALL_MODELS[name].settings_type)
     if field.name.endswith("dropout")
 ]
 
@@ -308,7 +313,7 @@ def test_every_dropout_acts_in_training_alone(name: str, field: str) -> None:
 NEVER_NEGATIVE = ("lr", "weight_decay", "heads", "orthogonality", "edge_weight")
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ALL_MODELS)
 def test_settings_that_would_train_uphill_are_refused(name: str) -> None:
     kind = MODELS[name]
     for field in dataclasses.fields(kind.settings_type):
@@ -317,16 +322,12 @@ def test_settings_that_would_train_uphill_are_refused(name: str) -> None:
                 kind(9, 3, build_settings(kind.settings_type, {field.name: -1}))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ALL_MODELS)
 def test_what_cannot_be(name: str) -> None:
     with pytest.raises(InvalidParameter, match="no graph yet"):
         build(name, None)(NODES)
     with pytest.raises(InvalidData, match="reads 9 features per node"):
         build(name, GRAPH.with_features(np.ones((40, 2))))
-
-
-def test_spectral_filters_are_those_that_say_so() -> None:
-    assert sorted(name for name in MODELS if issubclass(MODELS[name], SpectralFilter)) == SPECTRAL
 
 
 @pytest.mark.parametrize("name", SPECTRAL)

@@ -12,11 +12,20 @@ from polyformer.graph import Graph
 from polyformer.propagation.disk import DiskEngine
 from polyformer.propagation.engine import ENGINES
 from polyformer.tokens import compute_tokens, open_tokens, write_tokens
+from tests import recipes
 from tests.conftest import GRAPHS
 from tests.oracles import dense_operator, exact_optimal, exact_tokens
 
-FIXED = [name for name in BASES if BASES[name].fixed]
+ALL_BASES = recipes.BASIS.added_to(BASES)
+"""The table, and the basis that CONTRIBUTING.md tells a newcomer to add to it."""
+
+FIXED = [name for name in ALL_BASES if ALL_BASES[name].fixed]
 SPECS = [*FIXED, "jacobi:a=-0.5,b=2", "jacobi:a=0,b=0"]
+
+
+@pytest.fixture(autouse=True)
+def _with_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipes.BASIS.register(BASES, monkeypatch)
 
 
 def relative_error(tokens: torch.Tensor, exact: np.ndarray) -> float:
@@ -101,7 +110,7 @@ def test_optimal_and_fixed_responses_give_the_tokens(spec: str) -> None:
         assert np.allclose((vectors @ (response * spectrum).T), tokens[:, :, channel], atol=1e-4)
 
 
-@pytest.mark.parametrize("basis", list(BASES))
+@pytest.mark.parametrize("basis", ALL_BASES)
 def test_native_and_scipy_agree(graph: Graph, basis: str, monkeypatch: pytest.MonkeyPatch) -> None:
     results = []
     for name in ("native", "scipy"):
@@ -110,7 +119,7 @@ def test_native_and_scipy_agree(graph: Graph, basis: str, monkeypatch: pytest.Mo
     assert torch.allclose(*results, atol=2e-5 * float(results[0].abs().max()))
 
 
-@pytest.mark.parametrize("basis", list(BASES))
+@pytest.mark.parametrize("basis", ALL_BASES)
 def test_results_do_not_depend_on_the_number_of_threads(basis: str) -> None:
     random = np.random.default_rng(3)
     graph = Graph(random.integers(0, 3000, (2, 9000)), random.standard_normal((3000, 20)))
@@ -126,7 +135,7 @@ def test_results_do_not_depend_on_the_number_of_threads(basis: str) -> None:
     assert torch.equal(results[0], results[2])
 
 
-@pytest.mark.parametrize("basis", list(BASES))
+@pytest.mark.parametrize("basis", ALL_BASES)
 def test_chosen_nodes_are_rows_of_all(graph: Graph, kernel: str, basis: str) -> None:
     everything = compute_tokens(graph, basis, 4)
     nodes = np.random.default_rng(0).permutation(graph.num_nodes)[:4]
@@ -136,7 +145,7 @@ def test_chosen_nodes_are_rows_of_all(graph: Graph, kernel: str, basis: str) -> 
     assert torch.allclose(compute_tokens(graph, basis, 4, nodes=mask), everything[np.sort(nodes)], atol=1e-6)
 
 
-@pytest.mark.parametrize("basis", list(BASES))
+@pytest.mark.parametrize("basis", ALL_BASES)
 def test_permuting_nodes_permutes_tokens(graph: Graph, basis: str) -> None:
     order = np.random.default_rng(1).permutation(graph.num_nodes)
     adjacency = graph.adjacency()[order][:, order]
@@ -145,7 +154,7 @@ def test_permuting_nodes_permutes_tokens(graph: Graph, basis: str) -> None:
     assert torch.allclose(compute_tokens(permuted, basis, 5), tokens[order], atol=2e-5 * float(tokens.abs().max()))
 
 
-@pytest.mark.parametrize("basis", list(BASES))
+@pytest.mark.parametrize("basis", ALL_BASES)
 def test_sparse_features_give_the_same_tokens(graph: Graph, kernel: str, basis: str) -> None:
     dense = np.where(np.random.default_rng(2).random((graph.num_nodes, 70)) < 0.2, 1.5, 0.0)
     from_dense = compute_tokens(graph.with_features(dense), basis, 4)
@@ -153,7 +162,7 @@ def test_sparse_features_give_the_same_tokens(graph: Graph, kernel: str, basis: 
     assert torch.equal(from_dense, from_sparse)
 
 
-@pytest.mark.parametrize("basis", list(BASES))
+@pytest.mark.parametrize("basis", ALL_BASES)
 def test_stored_tokens_equal_computed_ones(graph: Graph, basis: str, tmp_path) -> None:
     write_tokens(graph, tmp_path / "tokens", basis, 7)
     stored = open_tokens(tmp_path / "tokens")

@@ -54,12 +54,12 @@ LARGEST_ORDER = 1000
 
 
 def list_bases() -> list[str]:
-    """The names of all bases.
+    """The names of all bases, in alphabetical order.
 
-    >>> list_bases()
-    ['bernstein', 'chebyshev', 'jacobi', 'legendre', 'monomial', 'optimal']
+    >>> "chebyshev" in list_bases()
+    True
     """
-    return list(BASES)
+    return sorted(BASES)
 
 
 def resolve_basis(basis: str | Basis | Mapping[str, Any]) -> Basis:

@@ -93,7 +93,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
             "selfattn",
         ),
         "models": Experiment(
-            "Every model of this package on the data of Table 5",
+            "Models of this package on the data of Table 5",
             "Table 5 and what it leaves out: one-layer filters in four bases, ChebNet, tuned GCN, GraphSAGE and GAT.",
             (*_TABLE5, "models-tokens", "models-convolutions"),
             "node-classification",
