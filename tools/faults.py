@@ -209,7 +209,7 @@ def judge(fault: Fault | None, root: Path, tests: list[str], seconds: float) -> 
         fault: None plants nothing: then no test may fail.
 
     Returns:
-        ``caught``, ``missed`` or ``hung``, and how long it took.
+        ``caught``, ``missed`` or, where the time ended first, ``unfinished``; and how long it took.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="fault-") as folder:
@@ -241,7 +241,7 @@ def _outcome(tree: Path, tests: list[str], deadline: float) -> str:
         time.sleep(0.05)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return "hung"
+    return "unfinished"
 
 
 def _run_tests(tree: Path) -> int:
