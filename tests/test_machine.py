@@ -59,8 +59,8 @@ def test_only_the_command_line_changes_the_allocator(tmp_path: Path, monkeypatch
     task = load_dataset(board)
     pf.PolyFormerClassifier(**few).fit(task.graph, task.labels, train=task.splits[0].train, val=task.splits[0].val)
     assert calls == []
+    settings = [f"--set={name}={value}" for name, value in few.items()]
     with pytest.raises(SystemExit, match="0"):
-        settings = [f"--set={name}={value}" for name, value in few.items()]
         main(["train", board, *settings, "--no-report", "--out", str(tmp_path / "run")])
     assert calls[0] == "entered"
     assert set(calls[1:]) == {"step"}
