@@ -87,7 +87,7 @@ $(DEVELOPMENT): $(RUNTIME)
 	$(INSTALL) -r $(VENV)/requirements-dev.txt
 	touch $@
 
-$(KERNEL): setup.py $(wildcard $(NATIVE)/*.cpp $(NATIVE)/*.h) | $(BUILD)
+$(KERNEL): setup.py $(NATIVE)/signatures.py $(wildcard $(NATIVE)/*.cpp $(NATIVE)/*.h) | $(BUILD)
 	$(BIN)/python setup.py --quiet build_ext --inplace
 	@if ls $(NATIVE)/*.so >/dev/null 2>&1; then touch $@; fi  # without a compiler there is none: tried again next time
 

@@ -2,6 +2,7 @@
 
 import copy
 import os
+import runpy
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +13,7 @@ from setuptools.command.build_ext import build_ext
 # -Wno-psabi: vectors are passed between functions of one file only, so how they are passed concerns nobody else.
 FLAGS = ["-O3", "-std=c++17", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
 NATIVE = Path("src/polyformer/native")
+SIGNATURES = NATIVE / "signatures.py"
 SLOWEST_FIRST = ["attention_avx2", "attention_plain", "recurrence", "sparse", "synthetic", "attention"]
 
 
@@ -42,9 +44,16 @@ class BuildKernel(build_ext):
     def _compile_and_link(self, ext: Extension, flags: list[str]) -> None:
         """Compile as many sources at a time as there are cores, then link the objects: setuptools knows no such way."""
 
+        macros = [("POLYFORMER_ABI", str(runpy.run_path(str(SIGNATURES))["ABI"]))]
+
         def compile_source(source: str) -> list[str]:
             return self.compiler.compile(
-                [source], output_dir=self.build_temp, debug=self.debug, extra_postargs=flags, depends=ext.depends
+                [source],
+                output_dir=self.build_temp,
+                macros=macros,
+                debug=self.debug,
+                extra_postargs=flags,
+                depends=ext.depends,
             )
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -67,7 +76,7 @@ setup(
         Extension(
             "polyformer.native._kernel",
             sources=[str(NATIVE / f"{name}.cpp") for name in SLOWEST_FIRST],
-            depends=sorted(str(header) for header in NATIVE.glob("*.h")),
+            depends=[str(SIGNATURES), *sorted(str(header) for header in NATIVE.glob("*.h"))],
             language="c++",
             optional=True,
         )

@@ -16,6 +16,7 @@ __all__ = [
     "Interrupted",
     "InvalidData",
     "InvalidParameter",
+    "KernelRefused",
     "MissingDependency",
     "OutOfResources",
     "OutputBusy",
@@ -80,6 +81,10 @@ class MissingDependency(PolyformerError, ImportError):
     """An optional package is needed and not installed."""
 
     exit_code = 2
+
+
+class KernelRefused(PolyformerError):
+    """The native kernel was given what it cannot take, e.g. an array that is too short: a fault of polyformer."""
 
 
 class DownloadFailed(PolyformerError):

@@ -85,7 +85,8 @@ def keeping_freed_memory() -> Iterator[Callable[[], None]]:
     """Let freed blocks of up to 1 GiB be taken again inside, instead of going back to the system; glibc only.
 
     A step in full batches frees the blocks that the next one needs. Given back, their pages must be cleared and mapped
-    once more, which took three quarters of the time of wide baselines.
+    once more, which took three quarters of the time of wide baselines. It changes the allocator of the whole process,
+    so it is for processes that the command line started, not for a library's call.
 
     Yields:
         To be called after every step: gives back what is free once the process has grown by 512 MiB since the first.

@@ -119,7 +119,7 @@ def test_fallback_says_so_once(
         library.symlink_to(_ctypes.__file__)
     elif state == "old":
         library.symlink_to(built)
-        monkeypatch.setattr(module, "_ABI", -1)
+        monkeypatch.setattr(module.border, "ABI", -1)
     module._native.cache_clear()
     try:
         with caplog.at_level(logging.WARNING, logger="polyformer"):

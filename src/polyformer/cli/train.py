@@ -162,7 +162,7 @@ def train(
             with contextlib.redirect_stdout(sys.stderr) if json_only else contextlib.nullcontext():  # Ray's own words
                 result = execute_on_ray(request, place, workers=workers or 2, address=address, **options)
         else:
-            result = execute_run(request, place, progress=progress, workers=group, **options)
+            result = execute_run(request, place, progress=progress, workers=group, keep_freed_memory=True, **options)
     if not is_first_worker():
         return
     _conclude(display, result, place)

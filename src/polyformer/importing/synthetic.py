@@ -7,7 +7,6 @@ while edges are written, 16 while labels are, and some 100 MB of buffers; see ``
 
 from __future__ import annotations
 
-import ctypes
 import shutil
 import time
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from polyformer.importing.directory import import_folder, write_manifest
 from polyformer.importing.options import ImportSummary
 from polyformer.importing.synthetic_options import SyntheticOptions
 from polyformer.machine import format_bytes
-from polyformer.native import native_library, num_threads, pointer
+from polyformer.native import call, is_available
 from polyformer.progress import Stages
 from polyformer.splits import uniform_split
 from polyformer.tasks import Task
@@ -90,13 +89,12 @@ class _Maker:
     """Planned degrees by position, and the native routines that turn them into rows."""
 
     def __init__(self, options: SyntheticOptions) -> None:
-        library = native_library()
-        if library is None:
+        if not is_available():
             raise MissingDependency(
                 "Synthetic graphs are made by the native kernel, which is not built. Install a C++ compiler and "
                 "reinstall polyformer."
             )
-        self.options, self.library = options, library
+        self.options = options
         self.first = _community_bounds(options)
         self.stubs = np.empty(0, np.int64)
         mean = wanted = 2 * options.edges / options.nodes
@@ -126,8 +124,7 @@ class _Maker:
         total = int(self.stubs[-1])
         self.shift = max(0, int(np.log2(max(total, 1) / options.nodes)) + 1)
         self.owners = np.empty((total >> self.shift) + 1, np.int32)
-        nodes, shift = ctypes.c_int64(options.nodes), ctypes.c_int(self.shift)
-        self.library.polyformer_synthetic_owners(nodes, pointer(self.stubs), shift, pointer(self.owners))
+        call("synthetic_owners", nodes=options.nodes, stubs=self.stubs, shift=self.shift, owners=self.owners)
 
     def release(self) -> None:
         """Give back what only edges need."""
@@ -137,29 +134,28 @@ class _Maker:
     def _rows(self, begin: int, most_rows: int, room: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, int]:
         """Lengths and columns of rows from ``begin`` on, as many as fit, and how many stubs they own."""
         indices = np.empty(max(_ENTRIES, self.options.nodes), np.int32) if room is None else room
-        lengths, planned = np.empty(most_rows, np.int32), ctypes.c_int64(0)
-        rows = self.library.polyformer_synthetic_rows
-        rows.restype = ctypes.c_int64
-        count = rows(
-            ctypes.c_int64(self.options.nodes),
-            ctypes.c_int64(self.options.classes),
-            pointer(self.first),
-            pointer(self.stubs),
-            pointer(self.within),
-            pointer(self.owners),
-            ctypes.c_int(self.shift),
-            ctypes.c_uint64(self.options.seed),
-            ctypes.c_int64(begin),
-            ctypes.c_int64(most_rows),
-            pointer(indices),
-            ctypes.c_int64(len(indices)),
-            pointer(lengths),
-            ctypes.byref(planned),
-            ctypes.c_int(num_threads()),
+        lengths, counts = np.empty(most_rows, np.int32), np.empty(2, np.int64)
+        call(
+            "synthetic_rows",
+            nodes=self.options.nodes,
+            communities=self.options.classes,
+            first=self.first,
+            stubs=self.stubs,
+            within=self.within,
+            owners=self.owners,
+            shift=self.shift,
+            seed=self.options.seed,
+            begin=begin,
+            most_rows=most_rows,
+            indices=indices,
+            capacity=len(indices),
+            lengths=lengths,
+            counts=counts,
         )
-        assert count > 0, "a row did not fit"
-        lengths = lengths[:count]
-        return lengths, indices[: int(lengths.sum())], planned.value
+        rows, planned = map(int, counts)
+        assert rows > 0, "a row did not fit"
+        lengths = lengths[:rows]
+        return lengths, indices[: int(lengths.sum())], planned
 
     def write_edges(self, folder: Path, progress: Stages | None) -> tuple[int, int]:
         """Write ``indptr.npy`` and ``indices.npy``; returns the number of entries and of rows without any."""
@@ -206,17 +202,17 @@ class _Maker:
             for begin, labels in self._labels(rows):
                 block = blocks[0][: len(labels)]
                 blocks.reverse()
-                self.library.polyformer_synthetic_features(
-                    ctypes.c_uint64(options.seed),
-                    ctypes.c_int64(begin),
-                    ctypes.c_int64(len(labels)),
-                    ctypes.c_int64(options.features),
-                    pointer(labels),
-                    pointer(centres),
-                    ctypes.c_float(length),
-                    ctypes.c_float(length * options.noise),
-                    pointer(block),
-                    ctypes.c_int(num_threads()),
+                call(
+                    "synthetic_features",
+                    seed=options.seed,
+                    begin=begin,
+                    rows=len(labels),
+                    width=options.features,
+                    labels=labels,
+                    centres=centres,
+                    signal=length,
+                    noise=length * options.noise,
+                    out=block,
                 )
                 if pending is not None:
                     pending.result()
@@ -231,15 +227,15 @@ class _Maker:
         nodes = self.options.nodes
         for begin in range(0, nodes, rows):
             labels = np.empty(min(rows, nodes - begin), np.int32)
-            self.library.polyformer_synthetic_labels(
-                ctypes.c_int64(nodes),
-                ctypes.c_int64(self.options.classes),
-                pointer(self.first),
-                ctypes.c_uint64(self.options.seed),
-                ctypes.c_int64(begin),
-                ctypes.c_int64(begin + len(labels)),
-                pointer(labels),
-                ctypes.c_int(num_threads()),
+            call(
+                "synthetic_labels",
+                nodes=nodes,
+                communities=self.options.classes,
+                first=self.first,
+                seed=self.options.seed,
+                begin=begin,
+                rows=len(labels),
+                labels=labels,
             )
             yield begin, labels
 
@@ -247,10 +243,7 @@ class _Maker:
         """Labels of the nodes that have one, split 78/8/14 as papers100M's are; the edges stay on disk."""
         nodes, count = self.options.nodes, self.options.num_labelled
         drawn, labels = np.empty(count, np.int64), np.full(nodes, -1, np.int64)
-        seed, threads = ctypes.c_uint64(self.options.seed), ctypes.c_int(num_threads())
-        self.library.polyformer_synthetic_sample(
-            ctypes.c_int64(nodes), seed, ctypes.c_int64(count), pointer(drawn), threads
-        )
+        call("synthetic_sample", nodes=nodes, seed=self.options.seed, count=count, drawn=drawn)
         drawn.sort()
         at = 0
         for begin, part in self._labels(_ROWS):

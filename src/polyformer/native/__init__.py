@@ -12,18 +12,17 @@ import os
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
 from polyformer.errors import InvalidParameter, MissingDependency
+from polyformer.native import border
+from polyformer.native.border import Function, Value
 
-__all__ = ["kernel_name", "native_library", "num_threads", "pointer"]
+__all__ = ["call", "is_available", "kernel_name", "num_threads"]
 
-_ABI = 12
 _log = logging.getLogger("polyformer")
 
 
 @cache
-def _native(wanted: str) -> ctypes.CDLL | None:
+def _native(wanted: str) -> dict[str, Function] | None:
     if wanted not in ("auto", "native", "scipy"):
         raise InvalidParameter(f"POLYFORMER_KERNEL must be auto, native or scipy. Got '{wanted}'.")
     if wanted == "scipy":
@@ -34,9 +33,9 @@ def _native(wanted: str) -> ctypes.CDLL | None:
         if not path.exists():
             continue
         try:
-            library = ctypes.CDLL(str(path))
-            if library.polyformer_abi() == _ABI:
-                return library
+            functions = border.bind(ctypes.CDLL(str(path)))
+            if functions is not None:
+                return functions
             reason = "was built by another version"
         except (OSError, AttributeError) as error:  # damaged, of another machine, or without a library that it needs
             reason = f"cannot be loaded ({' '.join(str(error).split())})"
@@ -48,14 +47,35 @@ def _native(wanted: str) -> ctypes.CDLL | None:
     return None
 
 
-def native_library() -> ctypes.CDLL | None:
-    """The compiled kernel, or None where scipy is used."""
+def _functions() -> dict[str, Function] | None:
     return _native(os.environ.get("POLYFORMER_KERNEL", "auto"))
+
+
+def is_available() -> bool:
+    """Whether :func:`call` has a compiled kernel to call."""
+    return _functions() is not None
 
 
 def kernel_name() -> str:
     """``native`` or ``scipy``: what products run on."""
-    return "scipy" if native_library() is None else "native"
+    return "native" if is_available() else "scipy"
+
+
+def call(name: str, *, threads: int | None = None, **arguments: Value) -> None:
+    """Call a compiled function with the arguments that :data:`~polyformer.native.signatures.SIGNATURES` names.
+
+    Args:
+        name: as in the table.
+        threads: torch's setting by default.
+        arguments: numbers, and arrays or CPU tensors of the dtype in the table, contiguous and long enough;
+            :class:`~polyformer.errors.KernelRefused` says which is not.
+    """
+    functions = _native("native")  # not by the environment again: reading it takes longer than all checks of a call
+    assert functions is not None, "an absent kernel is an error here"
+    function = functions[name]
+    if "threads" in function.signature:
+        arguments["threads"] = num_threads() if threads is None else threads
+    function(arguments)
 
 
 def num_threads() -> int:
@@ -63,8 +83,3 @@ def num_threads() -> int:
     import torch
 
     return torch.get_num_threads()
-
-
-def pointer(array: np.ndarray | None) -> ctypes.c_void_p | None:
-    """The address of an array, null for None."""
-    return None if array is None else ctypes.c_void_p(array.ctypes.data)

@@ -1,6 +1,7 @@
 // The Chebyshev recurrence of all columns in one call, and its adjoint. Blocks of columns need nothing of each other: each
 // thread runs whole blocks to the end, so there is no step at which threads wait.
 
+#include "border.h"
 #include "product.h"
 
 namespace {
@@ -107,15 +108,18 @@ void run_blocks(const Recurrence<T>& recurrence, int width, const T* from, T* to
 extern "C" {
 
 // tokens (B, order + 1, columns) of x (nodes, columns) at B chosen nodes, and the adjoint of that map; `width` is one of
-// 8, 16, 32, 64.
+// 8, 16, 32, 64, or else the call is refused.
 #define POLYFORMER_CHEBYSHEV(name, T, Forward)                                                                          \
-    void name(int64_t nodes, int64_t columns, int order, const int64_t* indptr, const int32_t* indices,                \
-              const float* values, const double* squared, double loop, const T* scaling, const T* inverse,             \
-              const int32_t* place, const T* from, T* to, T* room, int width, int threads) {                           \
+    int name(int64_t nodes, int64_t columns, int order, const int64_t* indptr, const int32_t* indices,                 \
+             const float* values, const double* squared, double loop, const T* scaling, const T* inverse,              \
+             const int32_t* place, const T* input, T* output, T* room, int width, int threads) try {                   \
+        if (!choose<T>(width, false)) return kRefused;                                                                 \
         const Recurrence<T> recurrence{nodes,   columns, order,   indptr,  indices, values,                            \
                                        squared, loop,    scaling, inverse, place};                                     \
-        run_blocks<Forward>(recurrence, width, from, to, room, threads);                                               \
-    }
+        run_blocks<Forward>(recurrence, width, input, output, room, threads);                                          \
+        return kDone;                                                                                                  \
+    }                                                                                                                  \
+    POLYFORMER_BORDER
 
 POLYFORMER_CHEBYSHEV(polyformer_chebyshev_float32, float, true)
 POLYFORMER_CHEBYSHEV(polyformer_chebyshev_float64, double, true)

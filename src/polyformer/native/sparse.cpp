@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "border.h"
 #include "product.h"
 
 namespace {
@@ -14,14 +15,14 @@ constexpr int kMostTokens = 64;
 template <typename T>
 int run_product(int width, const Product<T>& product, int threads) {
     const RowFunction<T> run = choose<T>(width, product.values != nullptr);
-    if (!run) return 1;
+    if (!run) return kRefused;
     const int64_t tasks = (product.rows + kRowsPerTask - 1) / kRowsPerTask;
 #pragma omp parallel for schedule(dynamic, 4) num_threads(threads)
     for (int64_t task = 0; task < tasks; ++task) {
         const int64_t begin = task * kRowsPerTask;
         run(product, begin, std::min(product.rows, begin + kRowsPerTask));
     }
-    return 0;
+    return kDone;
 }
 
 // out[i] = sum_e values[e] x[indices[e]] of rows of any width, a few columns at a time so that sums stay in registers.
@@ -108,35 +109,39 @@ namespace avx2 {
 
 extern "C" {
 
-// Changes whenever a signature below does; the caller refuses any other.
-int polyformer_abi() { return 12; }
+// A digest of the table of signatures that this library was built from; the caller refuses any other.
+int polyformer_abi() { return POLYFORMER_ABI; }
 
-// Both return 0, or 1 if `width` is none of 8, 16, 32, 64.
+// Both are refused if `width` is none of 8, 16, 32, 64.
 #define POLYFORMER_PRODUCT(name, T)                                                                                     \
     int name(int64_t rows, int width, const int64_t* indptr, const int32_t* indices, const float* values,              \
              const double* row_scale, double loop, int64_t first_row, const T* x, double alpha, const T* previous,     \
-             double beta, T* out, T* emit, int64_t emit_stride, int64_t emit_width, const T* emit_scale, int threads) {\
+             double beta, T* out, T* emit, int64_t emit_stride, int64_t emit_width, const T* emit_scale,             \
+             int threads) try {                                                                                        \
         const Product<T> product{rows, indptr, indices, values, row_scale, T(loop), first_row, x, alpha, previous,     \
                                  T(beta), out, emit, emit_stride, emit_width, emit_scale, nullptr};                    \
         return run_product<T>(width, product, threads);                                                                \
-    }
+    }                                                                                                                  \
+    POLYFORMER_BORDER
 
 POLYFORMER_PRODUCT(polyformer_product_float32, float)
 POLYFORMER_PRODUCT(polyformer_product_float64, double)
 
 // out (rows, columns) = B x for a CSR matrix B and x (any, columns).
 #define POLYFORMER_WIDE(name, T)                                                                                       \
-    void name(int64_t rows, int64_t columns, const int64_t* indptr, const int32_t* indices, const float* values,      \
-              const T* x, T* out, int threads) {                                                                      \
+    int name(int64_t rows, int64_t columns, const int64_t* indptr, const int32_t* indices, const float* values,       \
+             const T* x, T* out, int threads) try {                                                                   \
         run_wide<T>(Wide<T>{rows, columns, indptr, indices, values, x, out}, threads);                                \
-    }
+        return kDone;                                                                                                 \
+    }                                                                                                                 \
+    POLYFORMER_BORDER
 
 POLYFORMER_WIDE(polyformer_wide_product_float32, float)
 POLYFORMER_WIDE(polyformer_wide_product_float64, double)
 
 // dots[j, c] = sum_i basis[j, i, c] * x[i, c]; basis is (count, rows, width).
-void polyformer_column_dots(int64_t count, int64_t rows, int64_t width, const double* basis, const double* x,
-                            double* dots, int threads) {
+int polyformer_column_dots(int64_t count, int64_t rows, int64_t width, const double* basis, const double* x,
+                           double* dots, int threads) try {
     const int64_t tasks = (rows + kRowsPerSum - 1) / kRowsPerSum;
     std::vector<double> partial(static_cast<size_t>(tasks * count * width), 0.0);
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -154,11 +159,13 @@ void polyformer_column_dots(int64_t count, int64_t rows, int64_t width, const do
     std::fill(dots, dots + count * width, 0.0);
     for (int64_t task = 0; task < tasks; ++task)
         for (int64_t k = 0; k < count * width; ++k) dots[k] += partial[static_cast<size_t>(task * count * width + k)];
+    return kDone;
 }
+POLYFORMER_BORDER
 
 // x[i, c] -= sum_j weights[j, c] * basis[j, i, c]
-void polyformer_column_subtract(int64_t count, int64_t rows, int64_t width, const double* basis, const double* weights,
-                                double* x, int threads) {
+int polyformer_column_subtract(int64_t count, int64_t rows, int64_t width, const double* basis, const double* weights,
+                               double* x, int threads) try {
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < count; ++j) {
@@ -166,11 +173,13 @@ void polyformer_column_subtract(int64_t count, int64_t rows, int64_t width, cons
             for (int64_t c = 0; c < width; ++c) x[i * width + c] -= weights[j * width + c] * b[c];
         }
     }
+    return kDone;
 }
+POLYFORMER_BORDER
 
-// Mix the orders of tokens (rows, count, width) in place. Returns 0, or 1 if there are too many orders.
-int polyformer_mix(int64_t rows, int count, int64_t width, const float* matrix, float* tokens, int threads) {
-    if (count > kMostTokens) return 1;
+// Mix the orders of tokens (rows, count, width) in place. Refused if there are too many orders.
+int polyformer_mix(int64_t rows, int count, int64_t width, const float* matrix, float* tokens, int threads) try {
+    if (count > kMostTokens) return kRefused;
 #if WIDE_TARGETS
     const auto function = has_avx2() ? avx2::mix_rows : plain::mix_rows;
 #else
@@ -182,6 +191,7 @@ int polyformer_mix(int64_t rows, int count, int64_t width, const float* matrix, 
         const int64_t begin = task * kRowsPerTask;
         function(begin, std::min(rows, begin + kRowsPerTask), count, width, matrix, tokens);
     }
-    return 0;
+    return kDone;
 }
+POLYFORMER_BORDER
 }

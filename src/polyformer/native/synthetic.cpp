@@ -7,10 +7,12 @@
 // partners, both ends of an edge agree on it, and nothing is ever sorted across rows.
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
+#include "border.h"
 #include "targets.h"
 
 namespace {
@@ -111,41 +113,46 @@ struct Communities {
 extern "C" {
 
 // owners[b] = the position that owns stub b << shift; room for (stubs[nodes] >> shift) + 1.
-void polyformer_synthetic_owners(int64_t nodes, const int64_t* stubs, int shift, int32_t* owners) {
+int polyformer_synthetic_owners(int64_t nodes, const int64_t* stubs, int shift, int32_t* owners) try {
     int64_t b = 0;
     for (int64_t position = 0; position < nodes; ++position)
         for (; (b << shift) < stubs[position + 1]; ++b) owners[b] = static_cast<int32_t>(position);
+    return kDone;
 }
+POLYFORMER_BORDER
 
-// The community of every node of begin..end-1.
-void polyformer_synthetic_labels(int64_t nodes, int64_t communities, const int64_t* first, uint64_t seed, int64_t begin,
-                                 int64_t end, int32_t* labels, int threads) {
+// The community of the nodes begin, begin + 1, …: as many as there are rows.
+int polyformer_synthetic_labels(int64_t nodes, int64_t communities, const int64_t* first, uint64_t seed, int64_t begin,
+                                int64_t rows, int32_t* labels, int threads) try {
     const Shuffle ids(static_cast<uint64_t>(nodes), mix(seed));
 #pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t i = begin; i < end; ++i) {
-        const int64_t position = static_cast<int64_t>(ids.forward(static_cast<uint64_t>(i)));
-        labels[i - begin] =
-            static_cast<int32_t>(std::upper_bound(first, first + communities + 1, position) - first - 1);
+    for (int64_t i = 0; i < rows; ++i) {
+        const int64_t position = static_cast<int64_t>(ids.forward(static_cast<uint64_t>(begin + i)));
+        labels[i] = static_cast<int32_t>(std::upper_bound(first, first + communities + 1, position) - first - 1);
     }
+    return kDone;
 }
+POLYFORMER_BORDER
 
 // `count` nodes drawn without repeats, in no order.
-void polyformer_synthetic_sample(int64_t nodes, uint64_t seed, int64_t count, int64_t* drawn, int threads) {
+int polyformer_synthetic_sample(int64_t nodes, uint64_t seed, int64_t count, int64_t* drawn, int threads) try {
     const Shuffle order(static_cast<uint64_t>(nodes), mix(seed ^ 0x73616D706C65ull));
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t i = 0; i < count; ++i)
         drawn[i] = static_cast<int64_t>(order.backward(static_cast<uint64_t>(i)));
+    return kDone;
 }
+POLYFORMER_BORDER
 
 // Rows begin, begin + 1, … of the adjacency: sorted, without repeats and loops, one after the other in `indices`, their
-// lengths in `lengths`. Stops after `most_rows`, or when planned degrees no longer fit into `capacity`; returns the
-// number of rows. `planned` receives how many stubs those rows own; a single row must fit.
-int64_t polyformer_synthetic_rows(int64_t nodes, int64_t count, const int64_t* first, const int64_t* stubs,
-                                  const int64_t* within, const int32_t* owners, int shift, uint64_t seed, int64_t begin,
-                                  int64_t most_rows, int32_t* indices, int64_t capacity, int32_t* lengths,
-                                  int64_t* planned, int threads) {
+// lengths in `lengths`. Stops after `most_rows`, or when planned degrees no longer fit into `capacity`. `counts` receives
+// the number of rows and how many stubs those rows own; a single row must fit.
+int polyformer_synthetic_rows(int64_t nodes, int64_t communities, const int64_t* first, const int64_t* stubs,
+                              const int64_t* within, const int32_t* owners, int shift, uint64_t seed, int64_t begin,
+                              int64_t most_rows, int32_t* indices, int64_t capacity, int32_t* lengths, int64_t* counts,
+                              int threads) try {
     const Shuffle ids(static_cast<uint64_t>(nodes), mix(seed));
-    const Communities graph(count, first, stubs, within, seed);
+    const Communities graph(communities, first, stubs, within, seed);
     most_rows = std::min(most_rows, nodes - begin);
     std::vector<int64_t> starts(static_cast<size_t>(most_rows + 1), 0);
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -158,8 +165,10 @@ int64_t polyformer_synthetic_rows(int64_t nodes, int64_t count, const int64_t* f
         starts[rows + 1] += starts[rows];
         ++rows;
     }
-    *planned = starts[rows];
+    counts[0] = rows;
+    counts[1] = starts[rows];
     const int64_t tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
+    std::atomic<bool> out_of_memory{false};
 #pragma omp parallel num_threads(threads)
     {
         std::vector<int64_t> met;
@@ -167,6 +176,12 @@ int64_t polyformer_synthetic_rows(int64_t nodes, int64_t count, const int64_t* f
         for (int64_t task = 0; task < tasks; ++task) {
             const int64_t from = task * kRowsPerTask, to = std::min(rows, from + kRowsPerTask);
             met.clear();
+            try {
+                met.reserve(static_cast<size_t>(starts[to] - starts[from]));
+            } catch (const std::bad_alloc&) {
+                out_of_memory = true;
+                continue;
+            }
             for (int64_t i = from; i < to; ++i) {
                 const int64_t position = static_cast<int64_t>(ids.forward(static_cast<uint64_t>(begin + i)));
                 const int64_t community = graph.of_position(position);
@@ -199,17 +214,19 @@ int64_t polyformer_synthetic_rows(int64_t nodes, int64_t count, const int64_t* f
             }
         }
     }
+    if (out_of_memory) return kOutOfMemory;
     int64_t written = 0;
     for (int64_t i = 0; i < rows; ++i) {
         if (written != starts[i]) std::memmove(indices + written, indices + starts[i], sizeof(int32_t) * lengths[i]);
         written += lengths[i];
     }
-    return rows;
+    return kDone;
 }
+POLYFORMER_BORDER
 
 // out[i, j] = signal * centres[labels[i], j] + noise * g, g of mean 0 and variance 1: the sum of four uniform numbers.
-void polyformer_synthetic_features(uint64_t seed, int64_t begin, int64_t rows, int64_t width, const int32_t* labels,
-                                   const float* centres, float signal, float noise, float* out, int threads) {
+int polyformer_synthetic_features(uint64_t seed, int64_t begin, int64_t rows, int64_t width, const int32_t* labels,
+                                  const float* centres, float signal, float noise, float* out, int threads) try {
     const float scale = noise * 2.6429e-5f;  // sqrt(12 / 4) / 65536
     const uint64_t key = mix(seed ^ 0x6E6F697365ull);
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -223,5 +240,7 @@ void polyformer_synthetic_features(uint64_t seed, int64_t begin, int64_t rows, i
             row[j] = signal * centre[j] + scale * static_cast<float>(sum - 131070);
         }
     }
+    return kDone;
 }
+POLYFORMER_BORDER
 }

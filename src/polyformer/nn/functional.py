@@ -7,7 +7,6 @@ Dropout masks of the native path are hashes of a seed drawn from torch's generat
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from polyformer.native import native_library, num_threads
+from polyformer.native import call, is_available
 
 __all__ = ["Dropout", "add_dropout", "bias_relu", "poly_attention"]
 
@@ -72,22 +71,17 @@ def bias_relu(x: Tensor, bias: Tensor) -> Tensor:
 
 def _is_native(*tensors: Tensor) -> bool:
     plain = all(tensor.dtype == torch.float32 and tensor.device.type == "cpu" for tensor in tensors)
-    return plain and native_library() is not None
+    return plain and is_available()
 
 
 def _draw_seed() -> int:
     return int(torch.randint(0, 2**32, (), dtype=torch.int64))
 
 
-def _address(tensor: Tensor | None) -> ctypes.c_void_p | None:
-    """Where a tensor's numbers are; it must have a name that outlives the call, as no reference is kept here."""
-    return None if tensor is None else ctypes.c_void_p(tensor.data_ptr())
-
-
-def _mask(probability: float, seed: int) -> tuple[Any, ...]:
+def _mask(probability: float, seed: int) -> dict[str, Any]:
     """Seed, threshold and scale of a mask as the kernel takes them."""
     threshold = min(round(probability * 2**32), 2**32 - 1)
-    return ctypes.c_uint32(seed), ctypes.c_uint32(threshold), ctypes.c_float(1 / (1 - probability))
+    return {"seed": seed, "threshold": threshold, "keep": 1 / (1 - probability)}
 
 
 class _Attention(torch.autograd.Function):
@@ -98,21 +92,18 @@ class _Attention(torch.autograd.Function):
         padded = next(size for size in _PADDED if size >= tokens)
         scores = torch.empty(nodes, heads, tokens, padded)
         out = torch.empty_like(values)
-        ctx.mask = _mask(dropout, _draw_seed() if dropout else 0)
-        sizes = (tokens, padded, width // 2 // heads, values.shape[2] // heads)
-        ctx.head = (ctypes.c_int64(nodes), ctypes.c_int(heads), *map(ctypes.c_int, sizes))
-        ctx.strides = (ctypes.c_int64(width), ctypes.c_int64(nodes * width))
-        ctx.factor, ctx.half = ctypes.c_float(factor), 4 * (width // 2)
+        ctx.numbers = {
+            "nodes": nodes,
+            "heads": heads,
+            "tokens": tokens,
+            "padded": padded,
+            "head_width": width // 2 // heads,
+            "value_width": values.shape[2] // heads,
+            "factor": factor,
+            **_mask(dropout, _draw_seed() if dropout else 0),
+        }
         ctx.save_for_backward(query_key, values, bias, scores)
-        library = native_library()
-        assert library is not None
-        failed = library.polyformer_attention_forward(
-            *_Attention._inputs(ctx, query_key, values, bias),
-            _address(scores),
-            _address(out),
-            ctypes.c_int(num_threads()),
-        )
-        assert not failed, f"the kernel has no rows of {padded}"
+        call("attention_forward", **ctx.numbers, query_key=query_key, values=values, bias=bias, scores=scores, out=out)
         return out
 
     @staticmethod
@@ -127,26 +118,19 @@ class _Attention(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         gradient = gradient.contiguous()
         grads = torch.empty_like(query_key), torch.empty_like(values), torch.empty_like(bias)
-        start = grads[0].data_ptr()
-        library = native_library()
-        assert library is not None
-        library.polyformer_attention_backward(
-            *_Attention._inputs(ctx, query_key, values, bias),
-            _address(scores),
-            _address(gradient),
-            ctypes.c_void_p(start),
-            ctypes.c_void_p(start + ctx.half),
-            _address(grads[1]),
-            _address(grads[2]),
-            ctypes.c_int(num_threads()),
+        call(
+            "attention_backward",
+            **ctx.numbers,
+            query_key=query_key,
+            values=values,
+            bias=bias,
+            scores=scores,
+            out_grad=gradient,
+            query_key_grad=grads[0],
+            values_grad=grads[1],
+            bias_grad=grads[2],
         )
         return *grads, None, None
-
-    @staticmethod
-    def _inputs(ctx: Any, query_key: Tensor, values: Tensor, bias: Tensor) -> tuple[Any, ...]:
-        start = query_key.data_ptr()
-        ends = (ctypes.c_void_p(start), ctypes.c_void_p(start + ctx.half))
-        return *ctx.head, *ends, *ctx.strides, _address(values), _address(bias), ctx.factor, *ctx.mask
 
 
 class _AddDropout(torch.autograd.Function):
@@ -165,10 +149,8 @@ class _AddDropout(torch.autograd.Function):
 class _BiasReLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
-        library = native_library()
-        assert library is not None
-        ctx.sizes, bias = tuple(map(ctypes.c_int64, x.shape)), bias.contiguous()
-        library.polyformer_bias_relu(*ctx.sizes, _address(bias), _address(x), ctypes.c_int(num_threads()))
+        ctx.sizes = dict(zip(("groups", "rows", "width"), x.shape, strict=True))
+        call("bias_relu", **ctx.sizes, bias=bias.contiguous(), x=x)
         ctx.mark_dirty(x)
         ctx.save_for_backward(x)
         return x
@@ -178,17 +160,11 @@ class _BiasReLU(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         (out,), gradient = ctx.saved_tensors, gradients[0].contiguous()
         x_grad, bias_grad = torch.empty_like(out), out.new_empty(out.shape[0], 1, out.shape[2])
-        library = native_library()
-        assert library is not None
-        addresses = map(_address, (out, gradient, x_grad, bias_grad))
-        library.polyformer_bias_relu_backward(*ctx.sizes, *addresses, ctypes.c_int(num_threads()))
+        call("bias_relu_backward", **ctx.sizes, out=out, grad=gradient, x_grad=x_grad, bias_grad=bias_grad)
         return x_grad, bias_grad
 
 
-def _apply_mask(x: Tensor, residual: Tensor | None, mask: tuple[Any, ...]) -> Tensor:
+def _apply_mask(x: Tensor, residual: Tensor | None, mask: dict[str, Any]) -> Tensor:
     out = torch.empty_like(x)
-    library = native_library()
-    assert library is not None
-    count, threads = ctypes.c_int64(x.numel()), ctypes.c_int(num_threads())
-    library.polyformer_dropout(count, _address(x), _address(residual), *mask, _address(out), threads)
+    call("dropout", count=x.numel(), x=x, residual=residual, **mask, out=out)
     return out

@@ -6,7 +6,6 @@ ones if it has no values) and R a diagonal scaling, for float32 and float64 bloc
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -15,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyformer.graph import Graph
-from polyformer.native import native_library, num_threads, pointer
+from polyformer.native import call, is_available
 
 __all__ = ["FASTEST_WIDTH", "KERNEL_WIDTHS", "SparseBlock", "column_dots", "column_subtract", "mix_orders"]
 
@@ -26,6 +25,8 @@ FASTEST_WIDTH = 32
 """Two cache lines a row: wider blocks leave the cache sooner, narrower ones read the indices more often."""
 
 _ROWS_PER_MIX = 4096
+_MOST_MIXED = 64
+"""Most orders that the native kernel mixes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,31 +88,27 @@ class SparseBlock:
             out: (rows, c), C-contiguous, not ``x``.
             emit: (rows, w) view, w ≤ c, contiguous in its rows, that receives ``emit_scale · out``.
         """
-        library = native_library()
         width = x.shape[1]
-        if library is not None and width in KERNEL_WIDTHS:
-            stride = 0 if emit is None else emit.strides[0] // emit.itemsize
-            single = x.dtype == np.float32
-            product = library.polyformer_product_float32 if single else library.polyformer_product_float64
-            product(
-                ctypes.c_int64(self.shape[0]),
-                ctypes.c_int(width),
-                pointer(self.indptr),
-                pointer(self.indices),
-                pointer(self.values),
-                pointer(row_scale),
-                ctypes.c_double(loop),
-                ctypes.c_int64(self.first_row),
-                pointer(x),
-                ctypes.c_double(alpha),
-                pointer(previous),
-                ctypes.c_double(beta),
-                pointer(out),
-                pointer(emit),
-                ctypes.c_int64(stride),
-                ctypes.c_int64(0 if emit is None else emit.shape[1]),
-                pointer(emit_scale),
-                ctypes.c_int(num_threads()),
+        if width in KERNEL_WIDTHS and is_available():
+            call(
+                _of_dtype("product", x),
+                rows=self.shape[0],
+                width=width,
+                indptr=self.indptr,
+                indices=self.indices,
+                values=self.values,
+                row_scale=row_scale,
+                loop=loop,
+                first_row=self.first_row,
+                x=x,
+                alpha=alpha,
+                previous=previous,
+                beta=beta,
+                out=out,
+                emit=emit,
+                emit_stride=0 if emit is None else emit.strides[0] // emit.itemsize,
+                emit_width=0 if emit is None else emit.shape[1],
+                emit_scale=emit_scale,
             )
             return out
         step = self.to_scipy(x.dtype) @ x
@@ -127,27 +124,35 @@ class SparseBlock:
 
     def wide_product(self, x: np.ndarray) -> np.ndarray:
         """B x for any number of columns: (columns, c) -> (rows, c), float32 or float64."""
-        library, x = native_library(), np.ascontiguousarray(x)
-        if library is None:
+        x = np.ascontiguousarray(x)
+        if not is_available():
             return np.ascontiguousarray(self.to_scipy(x.dtype) @ x)
         out = np.empty((self.shape[0], x.shape[1]), x.dtype)
-        single = x.dtype == np.float32
-        product = library.polyformer_wide_product_float32 if single else library.polyformer_wide_product_float64
-        sizes = (ctypes.c_int64(out.shape[0]), ctypes.c_int64(out.shape[1]))
-        arrays = (pointer(array) for array in (self.indptr, self.indices, self.values, x, out))
-        product(*sizes, *arrays, ctypes.c_int(num_threads()))
+        call(
+            _of_dtype("wide_product", x),
+            rows=out.shape[0],
+            columns=out.shape[1],
+            indptr=self.indptr,
+            indices=self.indices,
+            values=self.values,
+            x=x,
+            out=out,
+        )
         return out
+
+
+def _of_dtype(name: str, x: np.ndarray) -> str:
+    """The native function for numbers like those of ``x``."""
+    return f"{name}_float32" if x.dtype == np.float32 else f"{name}_float64"
 
 
 def mix_orders(tokens: np.ndarray, mixing: np.ndarray) -> None:
     """tokens <- M tokens along the orders, in place: (n, K+1, d) contiguous float32."""
     count, num_tokens, width = tokens.shape
     matrix = np.ascontiguousarray(mixing, dtype=np.float32)
-    library = native_library()
-    if library is not None:
-        sizes = (ctypes.c_int64(count), ctypes.c_int(num_tokens), ctypes.c_int64(width))
-        if library.polyformer_mix(*sizes, pointer(matrix), pointer(tokens), ctypes.c_int(num_threads())) == 0:
-            return
+    if num_tokens <= _MOST_MIXED and is_available():
+        call("mix", rows=count, count=num_tokens, width=width, matrix=matrix, tokens=tokens)
+        return
     for start in range(0, count, _ROWS_PER_MIX):
         rows = tokens[start : start + _ROWS_PER_MIX]
         rows[:] = matrix @ rows
@@ -157,11 +162,8 @@ def column_dots(basis: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Σ_i basis[j, i, c] x[i, c] in float64: (J, N, c), (N, c) -> (J, c). The same for any number of threads."""
     count, rows, width = basis.shape
     dots = np.zeros((count, width))
-    library = native_library()
-    if library is not None:
-        sizes = (ctypes.c_int64(count), ctypes.c_int64(rows), ctypes.c_int64(width))
-        pointers = (pointer(basis), pointer(x), pointer(dots))
-        library.polyformer_column_dots(*sizes, *pointers, ctypes.c_int(num_threads()))
+    if is_available():
+        call("column_dots", count=count, rows=rows, width=width, basis=basis, x=x, dots=dots)
         return dots
     return np.einsum("jnc,nc->jc", basis, x, out=dots)
 
@@ -169,10 +171,7 @@ def column_dots(basis: np.ndarray, x: np.ndarray) -> np.ndarray:
 def column_subtract(basis: np.ndarray, weights: np.ndarray, x: np.ndarray) -> None:
     """``x -= Σ_j weights[j] · basis[j]`` in place, in float64: (J, N, c), (J, c), (N, c)."""
     count, rows, width = basis.shape
-    library = native_library()
-    if library is not None:
-        sizes = (ctypes.c_int64(count), ctypes.c_int64(rows), ctypes.c_int64(width))
-        pointers = (pointer(basis), pointer(weights), pointer(x))
-        library.polyformer_column_subtract(*sizes, *pointers, ctypes.c_int(num_threads()))
+    if is_available():
+        call("column_subtract", count=count, rows=rows, width=width, basis=basis, weights=weights, x=x)
         return
     x -= np.einsum("jnc,jc->nc", basis, weights)

@@ -8,7 +8,6 @@ buffers.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from polyformer.arrays import aligned_empty
 from polyformer.bases.optimal import BREAKDOWN, Recurrence
-from polyformer.native import native_library, num_threads, pointer
+from polyformer.native import call, is_available, num_threads
 from polyformer.operators import Operator
 from polyformer.propagation.kernel import FASTEST_WIDTH, KERNEL_WIDTHS, SparseBlock, column_dots, column_subtract
 
@@ -127,8 +126,7 @@ class Propagator:
 
     def _run_blocks(self, name: str, nodes: np.ndarray, order: int, x: np.ndarray, out: np.ndarray) -> bool:
         """Let the native kernel do it, if there is one: in the widest blocks of which every thread gets one."""
-        library = native_library()
-        if library is None:
+        if not is_available():
             return False
         place = np.full(len(self.scaling), -1, np.int32)
         place[nodes] = np.arange(len(nodes))
@@ -138,15 +136,24 @@ class Propagator:
         threads = min(num_threads(), -(-columns // width))
         room = aligned_empty((threads, 2, len(place), width), self.dtype)
         matrix = self.matrix
-        getattr(library, f"polyformer_{name}_{self.dtype.name}")(
-            ctypes.c_int64(len(place)),
-            ctypes.c_int64(columns),
-            ctypes.c_int(order),
-            *(pointer(array) for array in (matrix.indptr, matrix.indices, matrix.values, self.squared)),
-            ctypes.c_double(self.loop),
-            *(pointer(array) for array in (self.scaling, self.inverse, place, x, out, room)),
-            ctypes.c_int(width),
-            ctypes.c_int(threads),
+        call(
+            f"{name}_{self.dtype.name}",
+            nodes=len(place),
+            columns=columns,
+            order=order,
+            indptr=matrix.indptr,
+            indices=matrix.indices,
+            values=matrix.values,
+            squared=self.squared,
+            loop=self.loop,
+            scaling=self.scaling,
+            inverse=self.inverse,
+            place=place,
+            input=x,
+            output=out,
+            room=room,
+            width=width,
+            threads=threads,
         )
         return True
 

@@ -156,6 +156,8 @@ class Trainer:
         should_stop: asked after every epoch; True ends training with :class:`TrainingInterrupted`.
         workers: the processes that train together; each is given the same arguments, and only the first writes.
         registry: is told of every checkpoint.
+        keep_freed_memory: train inside :func:`~polyformer.machine.keeping_freed_memory`, which changes the allocator of
+            the whole process: for a process that does nothing else.
     """
 
     def __init__(
@@ -172,6 +174,7 @@ class Trainer:
         should_stop: Callable[[], bool] = lambda: False,
         workers: Workers = ALONE,
         registry: CheckpointRegistry | None = None,
+        keep_freed_memory: bool = False,
     ) -> None:
         self.model, self.objective = model, objective
         self.judge = Judge.of(metric, labels, split, two_classes=objective.name == "binary")
@@ -199,12 +202,15 @@ class Trainer:
         if checkpoint is not None:
             self._restore(workers.first(lambda: Checkpoint.load(checkpoint) if checkpoint.exists() else None))
         self._accumulate = workers.accumulator(model)
+        self._keep_freed_memory = keep_freed_memory
         self._trim: Callable[[], None] = lambda: None
 
     def run(self) -> None:
         """Train to the end and leave the model with the parameters of the best epoch."""
         try:
-            with keeping_freed_memory() as self._trim:
+            with (
+                keeping_freed_memory() if self._keep_freed_memory else contextlib.nullcontext(self._trim) as self._trim
+            ):
                 self._run_epochs()
         except TrainingInterrupted:
             self.save()

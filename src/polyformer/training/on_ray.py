@@ -198,6 +198,7 @@ def _work(config: dict[str, Any]) -> dict[str, Any]:
                 should_stop=_stop_file(run.path).exists,
                 workers=group,
                 registry=registry,
+                keep_freed_memory=True,  # a process that Ray started to train
             )
     except WorkerLost:
         raise

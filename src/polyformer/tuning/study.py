@@ -369,7 +369,13 @@ def _train(
 
     with tempfile.TemporaryDirectory(prefix="polyformer-tune-") as folder:
         try:
-            result = execute_run(request, Path(folder) / "run", observers=observers, should_stop=stopped)
+            result = execute_run(
+                request,
+                Path(folder) / "run",
+                observers=observers,
+                should_stop=stopped,
+                keep_freed_memory=True,  # a process that was started to train
+            )
         except WriteFailed:
             raise
         except (InvalidParameter, OutOfResources, TrainingDiverged) as error:

@@ -1,0 +1,253 @@
+"""What the compiled library exports: each function's name, and the names and kinds of its arguments in their order.
+
+The loader sets the types of ctypes from this table, :mod:`polyformer.native.border` checks arguments by it, and a test
+holds it against the C++ sources. ``setup.py`` reads this file while nothing is installed, so it imports nothing but the
+standard library.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import NamedTuple
+
+__all__ = ["ABI", "SIGNATURES", "Array", "Kind", "Number", "Signature"]
+
+
+class Number(NamedTuple):
+    """A number; ``c_type`` is its type as the C++ sources write it."""
+
+    c_type: str
+
+
+class Array(NamedTuple):
+    """An address of numbers, C-contiguous unless ``rows_apart``.
+
+    Args:
+        dtype: numpy's and torch's name of the numbers' type.
+        sizes: names of the arguments whose product is the least count of numbers; empty where no arguments tell.
+        more: added to that product.
+        written: the function writes to it; in C++ its target is not ``const``.
+        optional: may be None, a null pointer.
+        rows_apart: a matrix whose rows are contiguous, but need not follow each other.
+    """
+
+    dtype: str
+    sizes: tuple[str, ...] = ()
+    more: int = 0
+    written: bool = False
+    optional: bool = False
+    rows_apart: bool = False
+
+
+Kind = Number | Array
+Signature = dict[str, Kind]
+
+_INT, _INT64, _UINT32, _UINT64 = Number("int"), Number("int64_t"), Number("uint32_t"), Number("uint64_t")
+_FLOAT, _DOUBLE = Number("float"), Number("double")
+
+
+def _product(dtype: str) -> Signature:
+    return {
+        "rows": _INT64,
+        "width": _INT,
+        "indptr": Array("int64", ("rows",), more=1),
+        "indices": Array("int32"),
+        "values": Array("float32", optional=True),
+        "row_scale": Array("float64", ("rows",), optional=True),
+        "loop": _DOUBLE,
+        "first_row": _INT64,
+        "x": Array(dtype),
+        "alpha": _DOUBLE,
+        "previous": Array(dtype, ("rows", "width"), optional=True),
+        "beta": _DOUBLE,
+        "out": Array(dtype, ("rows", "width"), written=True),
+        "emit": Array(dtype, ("rows", "emit_width"), written=True, optional=True, rows_apart=True),
+        "emit_stride": _INT64,
+        "emit_width": _INT64,
+        "emit_scale": Array(dtype, ("rows",), optional=True),
+        "threads": _INT,
+    }
+
+
+def _wide_product(dtype: str) -> Signature:
+    return {
+        "rows": _INT64,
+        "columns": _INT64,
+        "indptr": Array("int64", ("rows",), more=1),
+        "indices": Array("int32"),
+        "values": Array("float32", optional=True),
+        "x": Array(dtype),
+        "out": Array(dtype, ("rows", "columns"), written=True),
+        "threads": _INT,
+    }
+
+
+def _chebyshev(dtype: str, forward: bool) -> Signature:
+    of_nodes = ("nodes", "columns")  # the tokens are of some nodes, and the arguments do not tell how many
+    return {
+        "nodes": _INT64,
+        "columns": _INT64,
+        "order": _INT,
+        "indptr": Array("int64", ("nodes",), more=1),
+        "indices": Array("int32"),
+        "values": Array("float32", optional=True),
+        "squared": Array("float64", ("nodes",)),
+        "loop": _DOUBLE,
+        "scaling": Array(dtype, ("nodes",)),
+        "inverse": Array(dtype, ("nodes",)),
+        "place": Array("int32", ("nodes",)),
+        "input": Array(dtype, of_nodes if forward else ()),
+        "output": Array(dtype, () if forward else of_nodes, written=True),
+        "room": Array(dtype, ("threads", "nodes", "width"), written=True),
+        "width": _INT,
+        "threads": _INT,
+    }
+
+
+_MASK: Signature = {"seed": _UINT32, "threshold": _UINT32, "keep": _FLOAT}
+
+_ATTENTION: Signature = {
+    "nodes": _INT64,
+    "heads": _INT,
+    "tokens": _INT,
+    "padded": _INT,
+    "head_width": _INT,
+    "value_width": _INT,
+    "query_key": Array("float32", ("tokens", "nodes", "heads", "head_width")),
+    "values": Array("float32", ("nodes", "tokens", "heads", "value_width")),
+    "bias": Array("float32", ("heads", "tokens")),
+    "factor": _FLOAT,
+    **_MASK,
+    "scores": Array("float32", ("nodes", "heads", "tokens", "padded"), written=True),
+}
+
+_COLUMNS: Signature = {
+    "count": _INT64,
+    "rows": _INT64,
+    "width": _INT64,
+    "basis": Array("float64", ("count", "rows", "width")),
+}
+
+_GROUPS: Signature = {"groups": _INT64, "rows": _INT64, "width": _INT64}
+
+SIGNATURES: dict[str, Signature] = {
+    "product_float32": _product("float32"),
+    "product_float64": _product("float64"),
+    "wide_product_float32": _wide_product("float32"),
+    "wide_product_float64": _wide_product("float64"),
+    "column_dots": _COLUMNS
+    | {
+        "x": Array("float64", ("rows", "width")),
+        "dots": Array("float64", ("count", "width"), written=True),
+        "threads": _INT,
+    },
+    "column_subtract": _COLUMNS
+    | {
+        "weights": Array("float64", ("count", "width")),
+        "x": Array("float64", ("rows", "width"), written=True),
+        "threads": _INT,
+    },
+    "mix": {
+        "rows": _INT64,
+        "count": _INT,
+        "width": _INT64,
+        "matrix": Array("float32", ("count", "count")),
+        "tokens": Array("float32", ("rows", "count", "width"), written=True),
+        "threads": _INT,
+    },
+    "chebyshev_float32": _chebyshev("float32", forward=True),
+    "chebyshev_float64": _chebyshev("float64", forward=True),
+    "chebyshev_adjoint_float32": _chebyshev("float32", forward=False),
+    "chebyshev_adjoint_float64": _chebyshev("float64", forward=False),
+    "attention_forward": _ATTENTION
+    | {
+        "out": Array("float32", ("nodes", "tokens", "heads", "value_width"), written=True),
+        "threads": _INT,
+    },
+    "attention_backward": _ATTENTION
+    | {
+        "out_grad": Array("float32", ("nodes", "tokens", "heads", "value_width")),
+        "query_key_grad": Array("float32", ("tokens", "nodes", "heads", "head_width"), written=True),
+        "values_grad": Array("float32", ("nodes", "tokens", "heads", "value_width"), written=True),
+        "bias_grad": Array("float32", ("heads", "tokens"), written=True),
+        "threads": _INT,
+    },
+    "dropout": {
+        "count": _INT64,
+        "x": Array("float32", ("count",)),
+        "residual": Array("float32", ("count",), optional=True),
+        **_MASK,
+        "out": Array("float32", ("count",), written=True),
+        "threads": _INT,
+    },
+    "bias_relu": _GROUPS
+    | {
+        "bias": Array("float32", ("groups", "width")),
+        "x": Array("float32", ("groups", "rows", "width"), written=True),
+        "threads": _INT,
+    },
+    "bias_relu_backward": _GROUPS
+    | {
+        "out": Array("float32", ("groups", "rows", "width")),
+        "grad": Array("float32", ("groups", "rows", "width")),
+        "x_grad": Array("float32", ("groups", "rows", "width"), written=True),
+        "bias_grad": Array("float32", ("groups", "width"), written=True),
+        "threads": _INT,
+    },
+    "synthetic_owners": {
+        "nodes": _INT64,
+        "stubs": Array("int64", ("nodes",), more=1),
+        "shift": _INT,
+        "owners": Array("int32", written=True),
+    },
+    "synthetic_labels": {
+        "nodes": _INT64,
+        "communities": _INT64,
+        "first": Array("int64", ("communities",), more=1),
+        "seed": _UINT64,
+        "begin": _INT64,
+        "rows": _INT64,
+        "labels": Array("int32", ("rows",), written=True),
+        "threads": _INT,
+    },
+    "synthetic_sample": {
+        "nodes": _INT64,
+        "seed": _UINT64,
+        "count": _INT64,
+        "drawn": Array("int64", ("count",), written=True),
+        "threads": _INT,
+    },
+    "synthetic_rows": {
+        "nodes": _INT64,
+        "communities": _INT64,
+        "first": Array("int64", ("communities",), more=1),
+        "stubs": Array("int64", ("nodes",), more=1),
+        "within": Array("int64", ("communities",)),
+        "owners": Array("int32"),
+        "shift": _INT,
+        "seed": _UINT64,
+        "begin": _INT64,
+        "most_rows": _INT64,
+        "indices": Array("int32", ("capacity",), written=True),
+        "capacity": _INT64,
+        "lengths": Array("int32", ("most_rows",), written=True),
+        "counts": Array("int64", (), more=2, written=True),
+        "threads": _INT,
+    },
+    "synthetic_features": {
+        "seed": _UINT64,
+        "begin": _INT64,
+        "rows": _INT64,
+        "width": _INT64,
+        "labels": Array("int32", ("rows",)),
+        "centres": Array("float32"),
+        "signal": _FLOAT,
+        "noise": _FLOAT,
+        "out": Array("float32", ("rows", "width"), written=True),
+        "threads": _INT,
+    },
+}
+"""By the name in C++ without its ``polyformer_``. Each function returns a status; see ``border.h``."""
+
+ABI = zlib.crc32(repr(SIGNATURES).encode()) >> 1
+"""A digest of the table. ``setup.py`` compiles it into the library, and the loader refuses a library with another."""
