@@ -25,6 +25,21 @@ def test_every_experiment_has_its_row() -> None:
     assert sorted(re.findall(r"`(.+?)`", rows)) == sorted(EXPERIMENTS)
 
 
+def test_what_a_newcomer_is_told_to_change_is_there() -> None:
+    """Every file that the table of CONTRIBUTING.md names exists, and the tables that it names are in one of them."""
+    root = Path(__file__).parents[1]
+    section = page("../CONTRIBUTING.md").split("## Add something else")[1].split("##")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 5
+    for row in rows:
+        names = re.findall(r"`([^`]+)`", row)
+        paths = [name for name in names if re.fullmatch(r"[\w./-]+\.(py|html|md)", name)]
+        files = [(root if (root / name).exists() else root / "src/polyformer") / name for name in paths]
+        text = "".join(file.read_text(encoding="utf-8") for file in files)
+        missing = [name for name in names if re.fullmatch(r"_?[A-Z_]{4,}|_[a-z_]+", name) and name not in text]
+        assert missing == [], row
+
+
 def test_every_metric_and_every_rule_of_a_warning_is_told() -> None:
     text = page("evaluation.md")
     rows = [[part.strip(" `") for part in line.split("|")[1:4]] for line in text.splitlines() if line.startswith("| `")]

@@ -46,7 +46,7 @@ class PolyFormerClassifier:
 
     Args:
         basis: a name, a spec such as ``"jacobi:a=1,b=0.5"`` or a basis object, also one of your own.
-        seed: of the initial parameters, batches, dropout and drawn validation nodes.
+        seed: seed for the initial parameters, batches, dropout and drawn validation nodes.
         device: ``auto``, ``cpu`` or ``cuda``.
 
     Example:
@@ -226,7 +226,8 @@ class PolyFormerClassifier:
         """A Plotly figure of the filters that were learned, mean over heads; residual and LayerNorm are left out.
 
         Args:
-            nodes: whose filters, a line each; by default the kinds of filters of all nodes, with their spread.
+            nodes: ids of the nodes whose filters are drawn, a line each; by default the kinds of filters of all nodes
+                are drawn, with their spread.
             clusters: how many kinds; by default 2 to 6, chosen by silhouette.
             graph: by default the one last fitted or predicted.
         """
@@ -279,12 +280,12 @@ class PolyFormerClassifier:
         return self._card, self._model
 
     def _split(self, graph: Graph, labels: np.ndarray, train: Any, val: Any) -> Split:
-        chosen = check_nodes(train, graph.num_nodes)
-        if chosen is None or len(chosen) == 0:
+        train_nodes = check_nodes(train, graph.num_nodes)
+        if train_nodes is None or len(train_nodes) == 0:
             raise InvalidData("'train' must name at least one node. Got none.")
         if val is None:
-            Split(chosen, chosen[:0], chosen[:0]).check(labels)
-            kept, drawn = hold_out(chosen, labels, seed=self.seed)
+            Split(train_nodes, train_nodes[:0], train_nodes[:0]).check(labels)
+            fitted_nodes, val_nodes = hold_out(train_nodes, labels, seed=self.seed)
         else:
-            kept, drawn = chosen, cast(np.ndarray, check_nodes(val, graph.num_nodes))
-        return Split(kept, drawn, np.empty(0, np.int64))
+            fitted_nodes, val_nodes = train_nodes, cast(np.ndarray, check_nodes(val, graph.num_nodes))
+        return Split(fitted_nodes, val_nodes, np.empty(0, np.int64))

@@ -151,7 +151,7 @@ def cluster_filters(responses: np.ndarray, number: int | None = None, seed: int 
     """Clusters of nodes by response, by k-means over all heads on the grid: (n, H, L) -> :class:`FilterClusters`.
 
     Args:
-        number: of clusters; by default the one of 2 to 6 with the best silhouette.
+        number: number of clusters; by default the number from 2 to 6 with the best silhouette.
 
     Example:
         >>> low, high = np.linspace(1, 0, 9), np.linspace(0, 1, 9)
@@ -163,8 +163,8 @@ def cluster_filters(responses: np.ndarray, number: int | None = None, seed: int 
     from sklearn.metrics import silhouette_score
 
     random = np.random.default_rng(seed)
-    chosen = np.sort(random.permutation(len(responses))[:_CLUSTERED_NODES])
-    flat = responses[chosen].reshape(len(chosen), -1)
+    sampled_nodes = np.sort(random.permutation(len(responses))[:_CLUSTERED_NODES])
+    flat = responses[sampled_nodes].reshape(len(sampled_nodes), -1)
     distinct = len(np.unique(flat.astype(np.float32), axis=0))
     _check_clusters(number, len(responses))
 
@@ -175,9 +175,9 @@ def cluster_filters(responses: np.ndarray, number: int | None = None, seed: int 
         few = flat[:: -(-len(flat) // _COMPARED_NODES)]
         scores = {1: 0.0}
         for count in _CLUSTER_NUMBERS:
-            found = fit(count, few).labels_
-            if 1 < len(np.unique(found)) < len(few):
-                scores[count] = float(silhouette_score(few, found))
+            assignment = fit(count, few).labels_
+            if 1 < len(np.unique(assignment)) < len(few):
+                scores[count] = float(silhouette_score(few, assignment))
         number = max(scores, key=lambda count: scores[count])
     result = fit(number, flat)
     order = np.argsort(-np.bincount(result.labels_, minlength=len(result.cluster_centers_)), kind="stable")
@@ -208,7 +208,7 @@ def write_filters(
     node-unified model gives one row a filter: ``filter`` and ``response``.
 
     Args:
-        nodes: of which; all by default.
+        nodes: ids of the nodes to write; all nodes by default.
         clusters: how many kinds of filters; chosen by default.
         channel: the feature column of an optimal basis; the one with the largest norm by default.
         points: frequencies of the responses that are written; none if 0.
@@ -233,18 +233,18 @@ def write_filters(
     if channel is not None:
         model.check_channel(channel)
     with tempfile.TemporaryDirectory(prefix=".filters.", dir=existing_folder(path)) as folder:
-        # Kinds are found from a sample of all nodes, so coefficients wait on disk until all are known.
-        kept = _keep_coefficients(Path(folder) / "alpha.npy", model, task.graph, nodes, resources)
+        # Clustering needs a sample of all nodes, so the coefficients stay on disk until all nodes are computed.
+        coefficients = _keep_coefficients(Path(folder) / "alpha.npy", model, task.graph, nodes, resources)
         channel = default_channel(model) if channel is None else channel
         lam = frequency_grid()
         tokens, grid = model.token_response(lam, channel), model.token_response(frequency_grid(points), channel)
-        some = np.sort(np.random.default_rng(0).permutation(len(kept))[:_CLUSTERED_NODES])
-        found = cluster_filters(np.einsum("nhk,kl->nhl", kept[some, 0], tokens), clusters)
+        sample = np.sort(np.random.default_rng(0).permutation(len(coefficients))[:_CLUSTERED_NODES])
+        kinds = cluster_filters(np.einsum("nhk,kl->nhl", coefficients[sample, 0], tokens), clusters)
         with table_rows(path, "filters") as rows:
-            for start in range(0, len(kept), ROWS_PER_BLOCK):
-                alpha = np.array(kept[start : start + ROWS_PER_BLOCK])
+            for start in range(0, len(coefficients), ROWS_PER_BLOCK):
+                alpha = np.array(coefficients[start : start + ROWS_PER_BLOCK])
                 ids = np.arange(start, start + len(alpha)) if nodes is None else nodes[start : start + len(alpha)]
-                rows.write(pa.table(_columns(ids, alpha, task, tokens, lam, found, grid)))
+                rows.write(pa.table(_columns(ids, alpha, task, tokens, lam, kinds, grid)))
     return rows.count
 
 

@@ -87,11 +87,11 @@ def balanced_split(labels: np.ndarray, seed: int, train: float = 0.6, val: float
     num_nodes, num_classes = len(labels), int(labels.max()) + 1
     random = np.random.RandomState(seed)  # the published splits come from this generator
     per_class = round(train * num_nodes / num_classes)
-    chosen = []
+    class_nodes = []
     for label in range(num_classes):
         members = np.flatnonzero(labels == label)
-        chosen.append(members if len(members) < per_class else random.choice(members, per_class, replace=False))
-    train_nodes = np.concatenate(chosen)
+        class_nodes.append(members if len(members) < per_class else random.choice(members, per_class, replace=False))
+    train_nodes = np.concatenate(class_nodes)
     rest = np.setdiff1d(np.arange(num_nodes), train_nodes)
     val_nodes = random.choice(rest, round(val * num_nodes), replace=False)
     return Split(np.sort(train_nodes), np.sort(val_nodes), np.setdiff1d(rest, val_nodes))

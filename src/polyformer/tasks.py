@@ -162,7 +162,7 @@ class Task:
         splits: one or more :class:`Split`, drawn by ``protocol``.
         class_names: what the classes are called in predictions.
         ids: (N,) the user's own node ids, integers or strings; 0..N-1 by default.
-        columns: of the table that the features come from; None where they come from elsewhere.
+        columns: columns of the table that the features come from; None where features come from elsewhere.
         preprocessing: a plain sentence on each thing that was done to the features.
     """
 

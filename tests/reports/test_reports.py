@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,14 @@ def test_the_file_is_small_and_tells_how_to_repeat(trained: Path, tmp_path: Path
     assert "residual connection and LayerNorm are left out" in page
     result = json.loads((trained / "result.json").read_text())
     assert f"{result['test']:.4f}" in page
+
+
+def test_every_chart_in_the_data_has_its_place_on_the_page(trained: Path, tmp_path: Path) -> None:
+    write_report(gather(trained), tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    [figures] = re.findall(r'<script type="application/json" id="figures">(.*?)</script>', page)
+    assert {"learning", "roc", "importance", "clusters"} <= set(json.loads(figures))
+    assert set(re.findall(r'id="chart-([\w-]+)"', page)) == set(json.loads(figures))
 
 
 @pytest.mark.parametrize("model", ["polyattn", "unifilter", "gprgnn", "dsf-bern-r", "mlp"])

@@ -14,7 +14,9 @@ __all__ = ["datasets"]
 
 
 def datasets(
-    name: str | None = typer.Argument(None, metavar="[NAME]", help="Tell all about this one, with how to get it."),
+    name: str | None = typer.Argument(
+        None, metavar="[NAME]", help="Show all facts about this data set, and how to get it."
+    ),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
     json_only: bool = typer.Option(False, "--json", help="Print the table as JSON."),
 ) -> None:

@@ -15,18 +15,19 @@ def filters(
     data: str | None = typer.Argument(
         None, metavar="[PATH]", help="Another graph with the same features; the run's own data if left out."
     ),
-    out: Path = typer.Option(..., help="The .parquet file to write; one that is there is replaced."),
+    out: Path = typer.Option(..., help="The .parquet file to write; an existing file is replaced."),
     nodes: str = typer.Option("all", help="all, labelled, or a file of node numbers (.npy or text, one a line)."),
-    clusters: int | None = typer.Option(None, help="How many kinds of filters. [default: 2 to 6, by silhouette]"),
+    clusters: int | None = typer.Option(None, help="Number of kinds of filters. [default: 2 to 6, by silhouette]"),
     channel: int | None = typer.Option(
-        None, help="Feature column whose response is meant; for the optimal basis only. [default: the largest]"
+        None, help="Feature column whose response is written; optimal basis only. [default: the largest]"
     ),
-    points: int = typer.Option(21, help="Write responses at so many λ, evenly from 0 to 2; 0 for none."),
+    points: int = typer.Option(21, help="Number of λ, evenly from 0 to 2, at which responses are written; 0 for none."),
     tokens: Path | None = typer.Option(
         None, help="A token directory of these nodes; by default tokens are computed. See `polyformer tokens`."
     ),
     memory: str | None = typer.Option(
-        None, help="Use at most so much, e.g. 8GiB; tokens beyond it pass through the disk. [default: 80 % of free]"
+        None,
+        help="Use at most this memory, e.g. 8GiB; tokens that need more go through the disk. [default: 80 % of free]",
     ),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
     json_only: bool = typer.Option(False, "--json", help="Print a summary as JSON on stdout and nothing else there."),
@@ -54,11 +55,11 @@ def filters(
     check_table_path(out, TABLE_ENDINGS[:1])
     with display.stages() as loading:
         task = open_run_task(run, data, None if data_root is None else str(data_root), loading, display.say)
-    chosen = select_nodes(nodes, task.labels)
+    selected_nodes = select_nodes(nodes, task.labels)
     with display.share("tokens") as progress, display.share("filters") as walked:
         resources = Resources(limit, tokens, existing_folder(out), display.say, progress, walked)
         count = write_filters(
-            out, model, task, chosen, clusters=clusters, channel=channel, points=points, resources=resources
+            out, model, task, selected_nodes, clusters=clusters, channel=channel, points=points, resources=resources
         )
     display.say(f"{count:,} rows written to {out}")
     display.result({"rows": count, "out": str(out)})

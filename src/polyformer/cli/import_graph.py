@@ -15,7 +15,7 @@ def import_command(
     ),
     destination: Path = typer.Argument(..., metavar="DEST", help="The graph directory to write."),
     edges: Path | None = typer.Option(None, help="The edge table, if SOURCE does not hold it under a usual name."),
-    nodes: Path | None = typer.Option(None, help="The node table, likewise."),
+    nodes: Path | None = typer.Option(None, help="The node table, if SOURCE does not hold it under a usual name."),
     source_column: str | None = typer.Option(None, help="Column of the edge table: one end. [default: by name]"),
     target_column: str | None = typer.Option(None, help="Column of the edge table: the other end."),
     weight_column: str | None = typer.Option(None, help="Column of the edge table: weight; '' for none."),
@@ -25,7 +25,7 @@ def import_command(
     features: str | None = typer.Option(None, metavar="A,B,…", help="Feature columns. [default: all others]"),
     categories: str | None = typer.Option(None, metavar="A,B,…", help="Columns to encode one-hot whatever their type."),
     like: Path | None = typer.Option(
-        None, metavar="RUN", help="Read the features as those of this run: the same columns and categories."
+        None, metavar="RUN", help="Read the same feature columns and categories as this run."
     ),
     missing: str = typer.Option("fill", help="Missing numbers: fill (median, and a column that marks them) or refuse."),
     split_by: str | None = typer.Option(
@@ -36,12 +36,14 @@ def import_command(
     metric: str = typer.Option(
         "", help="Metric to select and report by, e.g. balanced_accuracy or mae. [default: accuracy, or r2 for values]"
     ),
-    protocol: str = typer.Option("uniform", help="How splits are drawn if there are none: uniform, balanced, none."),
+    protocol: str = typer.Option("uniform", help="How to draw splits if SOURCE has none: uniform, balanced, none."),
     num_splits: int = typer.Option(1, help="How many splits to draw."),
-    seed: int = typer.Option(0, help="Of the drawn splits."),
-    encoding: str = typer.Option("", help="Of CSV files, e.g. latin-1 or cp1252. [default: by its mark, else UTF-8]"),
+    seed: int = typer.Option(0, help="Seed for drawing the splits."),
+    encoding: str = typer.Option(
+        "", help="Encoding of CSV files, e.g. latin-1. [default: by byte-order mark, else UTF-8]"
+    ),
     decimal: str = typer.Option("", metavar=".|,", help="Decimal mark in CSV files. [default: recognised]"),
-    memory: str = typer.Option("2GiB", help="Bound on the memory that is used."),
+    memory: str = typer.Option("2GiB", help="Use at most this much memory."),
     json_only: bool = typer.Option(False, "--json", help="Print a summary as JSON on stdout and nothing else there."),
 ) -> None:
     """Turn a graph of your own into a graph directory, in bounded memory.

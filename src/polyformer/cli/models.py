@@ -26,12 +26,12 @@ def models(name: str | None = typer.Argument(None, metavar="[NAME]", help="Show 
     from polyformer.settings import describe
     from polyformer.training.settings import TrainingSettings
 
-    chosen = MODELS[name]
-    for title, kind in ((name, chosen.settings_type), ("training", TrainingSettings)):
+    model_type = MODELS[name]
+    for title, kind in ((name, model_type.settings_type), ("training", TrainingSettings)):
         display.say(f"{title}:")
         for key, default, text in describe(kind):
-            display.say(f"  {key:<24} {chosen.training_defaults.get(key, default)!s:<10} {text}")
-    spaces = {"searched by tune": chosen.search_space, "searched on large graphs": chosen.large_search_space}
+            display.say(f"  {key:<24} {model_type.training_defaults.get(key, default)!s:<10} {text}")
+    spaces = {"searched by tune": model_type.search_space, "searched on large graphs": model_type.large_search_space}
     for title, space in spaces.items():
         if space:
             display.say(f"{title}:")

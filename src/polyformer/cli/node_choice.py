@@ -21,12 +21,12 @@ def select_nodes(choice: str, labels: np.ndarray) -> np.ndarray | None:
     if choice == "all":
         return None
     if choice == "labelled":
-        chosen = np.flatnonzero(~np.isnan(labels) if labels.dtype.kind == "f" else labels >= 0)
+        node_numbers = np.flatnonzero(~np.isnan(labels) if labels.dtype.kind == "f" else labels >= 0)
     elif Path(choice).is_file():
-        chosen = _read_nodes(choice)
+        node_numbers = _read_nodes(choice)
     else:
         raise DataNotFound(f"'--nodes' must be all, labelled or a file of node numbers. There is no file '{choice}'.")
-    ids = check_nodes(chosen, len(labels))
+    ids = check_nodes(node_numbers, len(labels))
     if ids is not None and len(ids) == 0:
         raise InvalidParameter(f"'--nodes' must select at least one node. Got {choice}, which selects none.")
     return ids

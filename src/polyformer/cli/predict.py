@@ -17,20 +17,20 @@ def predict(
     data: str | None = typer.Argument(
         None, metavar="[PATH]", help="Another graph with the same features; the run's own data if left out."
     ),
-    out: Path = typer.Option(..., help="The file to write, .parquet or .csv; one that is there is replaced."),
+    out: Path = typer.Option(..., help="The file to write, .parquet or .csv; an existing file is replaced."),
     nodes: str = typer.Option("all", help="all, labelled, or a file of node numbers (.npy or text, one a line)."),
     tokens: Path | None = typer.Option(
         None, help="A token directory of these nodes; by default tokens are computed. See `polyformer tokens`."
     ),
     memory: str | None = typer.Option(
         None,
-        help="Use at most so much, e.g. 8GiB, of ray in one task; tokens beyond it pass through the disk. "
+        help="Use at most this memory, e.g. 8GiB; with ray, in each task; tokens that need more go through the disk. "
         "[default: 80 % of free]",
     ),
     engine: str = PLACE,
     address: str | None = ADDRESS,
     workers: int | None = typer.Option(
-        None, min=1, help="Tasks of --engine ray at a time, each on one CPU. [default: one for each CPU]"
+        None, min=1, help="With --engine ray: number of tasks at a time, each on one CPU. [default: one for each CPU]"
     ),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
     json_only: bool = typer.Option(False, "--json", help="Print a summary as JSON on stdout and nothing else there."),
@@ -62,14 +62,14 @@ def predict(
     check_table_path(out)
     with display.stages() as loading:
         task = open_run_task(run, data, None if data_root is None else str(data_root), loading, display.say)
-    chosen = select_nodes(nodes, task.labels)
+    selected_nodes = select_nodes(nodes, task.labels)
     with display.share("tokens") as progress, display.share("predicting") as predicted, contextlib.ExitStack() as stack:
         use = Resources(limit, tokens, existing_folder(out), display.say, progress, predicted)
         if spread:
             place = ClusterOptions(address, workers)
-            blocks = stack.enter_context(predict_shards(run, model, task.graph, chosen, out, use, place))
+            blocks = stack.enter_context(predict_shards(run, model, task.graph, selected_nodes, out, use, place))
         else:
-            blocks = predict_blocks(model, card.reader, task.graph, chosen, use)
+            blocks = predict_blocks(model, card.reader, task.graph, selected_nodes, use)
         count = write_predictions(out, blocks, task.ids, card.reader, card.class_names, card.threshold)
     display.say(f"{count:,} predictions written to {out}")
     display.result({"nodes": count, "out": str(out)})

@@ -12,9 +12,10 @@ __all__ = ["report", "show_report"]
 def report(
     run: Path = typer.Argument(..., metavar="RUN", help="A run directory, finished or not."),
     out: Path | None = typer.Option(None, help="The HTML file to write. [default: report.html in the run directory]"),
-    clusters: int | None = typer.Option(None, help="How many kinds of filters. [default: 2 to 6, by silhouette]"),
+    clusters: int | None = typer.Option(None, help="Number of kinds of filters. [default: 2 to 6, by silhouette]"),
     memory: str | None = typer.Option(
-        None, help="Use at most so much, e.g. 8GiB; tokens beyond it pass through the disk. [default: 80 % of free]"
+        None,
+        help="Use at most this memory, e.g. 8GiB; tokens that need more go through the disk. [default: 80 % of free]",
     ),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
     json_only: bool = typer.Option(False, "--json", help="Print a summary as JSON on stdout and nothing else there."),

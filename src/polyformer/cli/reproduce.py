@@ -28,15 +28,15 @@ def reproduce(
         help="Tables, figures (--list), or plans of your own.",
     ),
     list_all: bool = typer.Option(False, "--list", help="Explain every table and figure that there is, and stop."),
-    datasets: str | None = typer.Option(None, metavar="A,B", help="These data sets only."),
-    models: str | None = typer.Option(None, metavar="A,B", help="These models only."),
-    bases: str | None = typer.Option(None, metavar="A,B", help="These bases only."),
-    runs: int | None = typer.Option(None, min=1, help="So many runs of each. [default: as many as the paper]"),
+    datasets: str | None = typer.Option(None, metavar="A,B", help="Run these data sets only."),
+    models: str | None = typer.Option(None, metavar="A,B", help="Run these models only."),
+    bases: str | None = typer.Option(None, metavar="A,B", help="Run these bases only."),
+    runs: int | None = typer.Option(None, min=1, help="Number of runs for each row. [default: as many as the paper]"),
     budget: str | None = typer.Option(
-        None, metavar="TIME", help="Stop after so long, e.g. 2h or 45min; nothing is lost."
+        None, metavar="TIME", help="Stop after this time, e.g. 2h or 45min; finished runs are kept."
     ),
     workers: int | None = typer.Option(
-        None, min=1, help="Runs at a time, each on one thread. [default: one for each core]"
+        None, min=1, help="Number of runs at a time, each on one thread. [default: one for each core]"
     ),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Change a setting of every run; these runs have records of their own."
@@ -44,7 +44,7 @@ def reproduce(
     results: Path = typer.Option(Path("results"), help="Where the records of finished runs are kept."),
     out: Path = typer.Option(Path("figures"), help="The folder for figures: an SVG and its numbers as JSON each."),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
-    show: bool = typer.Option(False, "--show", help="Print the tables from the records that there are; run nothing."),
+    show: bool = typer.Option(False, "--show", help="Print the tables from existing records; run nothing."),
     page: Path | None = typer.Option(
         None, metavar="FILE.md", help="Write all tables that have records (or those named) as one page; run nothing."
     ),
@@ -97,10 +97,10 @@ def reproduce(
     if any(name in FIGURES for name in names):
         check_extra()
     opened = open_experiments(names)
-    asked = [_words(*option) for option in (("--datasets", datasets), ("--models", models), ("--bases", bases))]
+    restrictions = [_words(*option) for option in (("--datasets", datasets), ("--models", models), ("--bases", bases))]
     changes = read_settings(settings)
-    chosen = [[entry.changed(changes) for entry in select(series, *asked)] for _, series in opened]
-    everything = list({entry.key: entry for series in chosen for entry in series}.values())
+    selected_series = [[entry.changed(changes) for entry in select(series, *restrictions)] for _, series in opened]
+    everything = list({entry.key: entry for series in selected_series for entry in series}.values())
     records = Records(results)
     for entry in everything:
         entry.check()
@@ -110,10 +110,10 @@ def reproduce(
         outcome, interrupted = _run(Display(json_only=True), everything, records, runs, workers, limit, data_root)
     tables = [
         (name, experiment.title, summarise(series, outcome.records, experiment.published))
-        for name, (experiment, _), series in zip(names, opened, chosen, strict=True)
+        for name, (experiment, _), series in zip(names, opened, selected_series, strict=True)
     ]
     _print(tables, as_csv, json_only)
-    for name, series in zip(names, chosen, strict=True):
+    for name, series in zip(names, selected_series, strict=True):
         if name in FIGURES:
             _draw(Display(json_only=True), name, series, outcome, records, out, data_root)
     if interrupted:

@@ -20,22 +20,25 @@ def tokens(
     data: str = typer.Argument(..., metavar="DATASET|PATH", help="A data set or a graph directory."),
     out: Path = typer.Option(..., help="The token directory to write."),
     basis: str = typer.Option("chebyshev", help="See `polyformer bases`. A fixed basis is stored in Chebyshev form."),
-    order: int = typer.Option(10, help="K."),
+    order: int = typer.Option(10, help="K: tokens g_0, …, g_K of every node."),
     self_loops: bool = typer.Option(False, "--self-loops", help="Use the operator of A + I."),
     engine: str = typer.Option(
         "memory", help="memory: everything in memory; disk: graphs larger than memory; ray: on several machines."
     ),
     memory: str | None = typer.Option(
-        None, help="Not to use more, e.g. 8GiB; of ray, in one task. [default: 80 % of what is free]"
+        None, help="Use at most this much memory, e.g. 8GiB; with ray, in each task. [default: 80 % of free memory]"
     ),
     address: str | None = ADDRESS,
     workers: int | None = typer.Option(
-        None, min=1, help="Tasks of --engine ray at a time. [default: one for each node, with all its CPUs]"
+        None,
+        min=1,
+        help="With --engine ray: number of tasks at a time. [default: one for each node, with all its CPUs]",
     ),
     nodes: str = typer.Option("all", help="all, labelled, or a file of node numbers (.npy or text, one a line)."),
     dtype: str = typer.Option("float32", help="float32, or float16: half the disk, refused if a token does not fit."),
     scale_features: str = typer.Option(
-        "auto", help="auto: features of your own on a common scale, as train does; none: as they are."
+        "auto",
+        help="auto: put features of your own on a common scale, as train does; none: leave features as they are.",
     ),
     like: Path | None = typer.Option(
         None, metavar="RUN", help="Read and scale the features as this run does, to predict with its model."
@@ -87,10 +90,12 @@ def tokens(
     graph = task.graph
     if graph.features is None:
         raise InvalidData(f"Tokens need node features and '{data}' has none. Choose a graph with features.")
-    chosen = select_nodes(nodes, task.labels)
+    selected_nodes = select_nodes(nodes, task.labels)
     del task  # its labels take as much memory as a feature column
     runner, operator = _engine(engine, memory, address, workers), Operator(graph, self_loops)
-    shape = TokenShape(graph.num_nodes if chosen is None else len(chosen), order, graph.num_features, dtype)
+    shape = TokenShape(
+        graph.num_nodes if selected_nodes is None else len(selected_nodes), order, graph.num_features, dtype
+    )
     start = time.monotonic()
     with runner.session():
         cost = runner.cost(operator, order, graph.features, fixed)
@@ -102,7 +107,7 @@ def tokens(
         display.say(f"needs about {format_bytes(cost.memory)} of memory{tasks} and {format_seconds(cost.seconds)}")
         work = len(graph.indices) * max(order, 1) * graph.num_features / 1e6
         with display.share("tokens", work, "million products") as progress:
-            write_tokens(graph, out, basis, order, self_loops, chosen, runner, progress, dtype)
+            write_tokens(graph, out, basis, order, self_loops, selected_nodes, runner, progress, dtype)
     seconds = time.monotonic() - start
     display.say(f"written to {out} in {seconds:.1f} s")
     display.result(

@@ -54,18 +54,19 @@ def train(
         help="Select the epoch and report by this metric, e.g. balanced_accuracy, macro_f1, roc_auc, log_loss or mae; "
         "every fitting metric is in result.json. [default: the data set's, accuracy or r2]",
     ),
-    split: int | None = typer.Option(None, help="Which of the data set's splits. [default: 0]"),
+    split: int | None = typer.Option(None, help="Which split of the data set, counted from 0. [default: 0]"),
     protocol: str | None = typer.Option(
         None, help="How splits are drawn; the paper's way for that data set by default."
     ),
-    seed: int | None = typer.Option(None, help="Of parameters, batches and dropout. [default: 0]"),
+    seed: int | None = typer.Option(None, help="Seed for parameters, batches and dropout. [default: 0]"),
     out: Path | None = typer.Option(None, help="The run directory. [default: a new one under runs/]"),
     device: str | None = typer.Option(None, help="auto, cpu or cuda. [default: auto]"),
     tokens: Path | None = typer.Option(
         None, help="Train from this token directory (`polyformer tokens`); its basis and order are the default then."
     ),
     memory: str | None = typer.Option(
-        None, help="Use at most so much, e.g. 8GiB; tokens beyond it stay on disk. [default: 80 % of what is free]"
+        None,
+        help="Use at most this memory, e.g. 8GiB; tokens that need more stay on disk. [default: 80 % of free memory]",
     ),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Any setting of `polyformer models NAME`; may be given more than once."
@@ -75,7 +76,7 @@ def train(
     workers: int | None = typer.Option(None, help="With --engine ray: processes that share each batch. [default: 2]"),
     address: str | None = ADDRESS,
     resume: bool = typer.Option(
-        False, "--resume", help="Continue the run in --out; --memory, --device and --workers may be other ones."
+        False, "--resume", help="Continue the run in --out; --memory, --device and --workers may differ."
     ),
     tensorboard: bool = typer.Option(
         False, "--tensorboard", help="Also write TensorBoard events into the run directory."
@@ -125,16 +126,16 @@ def train(
         "tokens": None if tokens is None else str(tokens.resolve()),
         "memory": None if memory is None else parse_bytes(memory),
     }
-    asked = {name: value for name, value in given.items() if value is not None}
-    chosen = read_settings(settings, basis, order, self_loops)
+    request_fields = {name: value for name, value in given.items() if value is not None}
+    changed_settings = read_settings(settings, basis, order, self_loops)
     if metric is not None:
-        chosen["metric"] = metric
+        changed_settings["metric"] = metric
     if resume:
         if out is None:
             raise InvalidParameter("'--resume' must come with --out RUN, the run directory to continue. Got none.")
-        request = _stored_request(out, asked, chosen)
+        request = _stored_request(out, request_fields, changed_settings)
     else:
-        request = RunRequest(**asked, settings=chosen)
+        request = RunRequest(**request_fields, settings=changed_settings)
         _suggest_preset(display, request)
     with (
         environment_workers() as group,
@@ -147,7 +148,9 @@ def train(
     ):
         announce: Callable[..., None] = partial(_announce, display)
         if group.count == 1:
-            loading, progress, announce = (stopping(told, should_stop) for told in (loading, progress, announce))
+            loading, progress, announce = (
+                stopping(callback, should_stop) for callback in (loading, progress, announce)
+            )
         options: dict[str, Any] = {
             "resume": resume,
             "loading": loading,
@@ -250,14 +253,14 @@ def read_settings(
     pairs: list[str], basis: str | None = None, order: int | None = None, self_loops: bool | None = None
 ) -> dict[str, Any]:
     """The settings asked for by ``--set`` and by options of their own."""
-    chosen: dict[str, Any] = {}
+    changed_settings: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise InvalidParameter(f"'--set' must read key=value. Got '{pair}'. Try --set lr=0.001.")
-        chosen[key.strip()] = parse_value(value.strip())
+        changed_settings[key.strip()] = parse_value(value.strip())
     options = {"basis": basis, "order": order, "self_loops": self_loops}
-    return chosen | {name: value for name, value in options.items() if value is not None}
+    return changed_settings | {name: value for name, value in options.items() if value is not None}
 
 
 def _stored_request(out: Path, asked: dict[str, Any], chosen: dict[str, Any]) -> RunRequest:

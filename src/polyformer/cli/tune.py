@@ -22,12 +22,12 @@ def tune(
     basis: str | None = typer.Option(None, help="Basis of the tokens; see `polyformer bases`. [default: chebyshev]"),
     order: int | None = typer.Option(None, help="Fix K instead of searching it."),
     self_loops: bool | None = typer.Option(None, "--self-loops/--no-self-loops", help="Use the operator of A + I."),
-    trials: int = typer.Option(100, min=1, help="Finished trials in all, those of earlier calls included."),
+    trials: int = typer.Option(100, min=1, help="Total number of finished trials, including those of earlier calls."),
     study: Path | None = typer.Option(
-        None, help="The file of the study; one that exists goes on. [default: tuning/DATA-MODEL-BASIS.journal]"
+        None, help="The file of the study; an existing study is continued. [default: tuning/DATA-MODEL-BASIS.journal]"
     ),
     out: Path | None = typer.Option(None, help="The preset file that gets the best settings. [default: STUDY.csv]"),
-    budget: str | None = typer.Option(None, metavar="TIME", help="Stop after so long, e.g. 2h or 45min."),
+    budget: str | None = typer.Option(None, metavar="TIME", help="Stop after this time, e.g. 2h or 45min."),
     workers: int | None = typer.Option(
         None, min=1, help="Trials at a time, each on one thread. [default: one for each core, or CPU of a cluster]"
     ),
@@ -37,12 +37,14 @@ def tune(
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Fix a setting instead of searching it; may be given more than once."
     ),
-    split: int = typer.Option(0, help="Which of the data set's splits is searched on."),
+    split: int = typer.Option(0, help="Which split of the data set to search on, counted from 0."),
     splits: int = typer.Option(
-        1, min=1, help="Search on so many, from that one on, by their mean: steadier where validation nodes are few."
+        1,
+        min=1,
+        help="Number of splits, from --split on, whose mean score is searched: steadier with few validation nodes.",
     ),
     protocol: str | None = typer.Option(None, help="How splits are drawn; the paper's way by default."),
-    seed: int = typer.Option(0, help="Of the search and of every training."),
+    seed: int = typer.Option(0, help="Seed for the search and for every training run."),
     data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
     json_only: bool = typer.Option(False, "--json", help="Print the best settings as JSON and nothing else on stdout."),
 ) -> None:

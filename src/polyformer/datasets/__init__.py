@@ -66,7 +66,7 @@ def load_dataset(
             tables (see :func:`polyformer.importing.open_source`).
         root: where its files are looked for first; then in ``$POLYFORMER_DATA``, then in the user's cache, into which
             they are downloaded if they are nowhere.
-        protocol: which splits; by default those of the paper.
+        protocol: name of the split protocol; by default the paper's.
         progress: called while files are downloaded or prepared.
 
     Example:

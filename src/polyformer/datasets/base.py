@@ -37,7 +37,7 @@ class Dataset(ABC):
     citation: str
     counts: Counts | None
     metric: str
-    """Of what there is to train on; empty for a set without labels."""
+    """Metric of the task; empty for a data set without labels."""
     protocols: tuple[str, ...]
     """Names of its split protocols, the paper's first; ``("none",)`` for a set without labels."""
     options: tuple[str, ...] = ()

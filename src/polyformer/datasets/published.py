@@ -84,10 +84,10 @@ class PublishedDataset(Dataset):
 
     def status(self, root: Path | None) -> str:
         """The folder of the files, or how to get them."""
-        found = self._located(root)
-        missing = self._missing(found)
+        located = self._located(root)
+        missing = self._missing(located)
         if not missing:
-            return str(next(path for path in found.values() if path is not None).parent)
+            return str(next(path for path in located.values() if path is not None).parent)
         if self._downloadable(missing):
             first = str(missing[0].url if self.archive is None else self.archive.url)
             return f"downloaded on first use from {first.rsplit('/', 1)[0] if len(missing) > 1 else first}"
@@ -95,12 +95,12 @@ class PublishedDataset(Dataset):
 
     def fetch(self, root: Path | None, progress: Stages | None = None) -> dict[str, Path]:
         """The files on this machine, downloaded into the cache where they are missing and public."""
-        found = self._located(root)
-        missing = self._missing(found)
+        located = self._located(root)
+        missing = self._missing(located)
         if missing:
             self._provide(missing, root, progress)
-            found = self._located(root)
-        paths = {name: path for name, path in found.items() if path is not None}
+            located = self._located(root)
+        paths = {name: path for name, path in located.items() if path is not None}
         for path in paths.values():
             if path.is_relative_to(cache_root()):  # what lies in a data root is the user's own
                 check_recorded(path)

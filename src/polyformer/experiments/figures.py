@@ -97,8 +97,8 @@ def draw_figure(
     if drawn is None:
         return None
     panels, numbers, about = drawn
-    told = dict.fromkeys([run.series.note for run in runs] + [run.remark for run in runs if run.remark])
-    notes = [about, *(f"{note[0].upper()}{note[1:]}." for note in told)]
+    remarks = dict.fromkeys([run.series.note for run in runs] + [run.remark for run in runs if run.remark])
+    notes = [about, *(f"{note[0].upper()}{note[1:]}." for note in remarks)]
     title = EXPERIMENTS[name].title
     return Figure(draw_svg(title, panels, notes), {"title": title, "notes": notes, "panels": numbers})
 

@@ -27,15 +27,15 @@ which.
 
 def results_page(records: Records, names: Iterable[str] = EXPERIMENTS) -> str:
     """Markdown with a section for each experiment that has a record."""
-    chosen = list(names)
-    opened = zip(chosen, open_experiments(chosen), strict=True)
+    experiment_names = list(names)
+    opened = zip(experiment_names, open_experiments(experiment_names), strict=True)
     sections = (_section(name, experiment, series, records) for name, (experiment, series) in opened)
     return "\n".join([_INTRODUCTION, *filter(None, sections)])
 
 
 def _section(name: str, experiment: Experiment, series: list[Series], records: Records) -> str:
-    found = records.read_all(job for entry in series for job in entry.jobs())
-    rows = summarise(series, found, experiment.published)
+    run_records = records.read_all(job for entry in series for job in entry.jobs())
+    rows = summarise(series, run_records, experiment.published)
     with_runs = [row for row in rows if row.runs]
     if not with_runs:
         return ""

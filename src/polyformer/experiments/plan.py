@@ -285,33 +285,35 @@ def _refuse_shipped_name(path: Path) -> None:
 
 def open_experiments(names: Iterable[str]) -> list[tuple[Experiment, list[Series]]]:
     """Several at once, as :func:`open_experiment` does; two plans of one's own with the same name are refused."""
-    chosen = list(names)
+    all_names = list(names)
     own: dict[str, Path] = {}
-    for path in (Path(name) for name in chosen if name.endswith(".toml")):
+    for path in (Path(name) for name in all_names if name.endswith(".toml")):
         other = own.setdefault(path.stem, path)
         if other.resolve() != path.resolve():
             raise InvalidParameter(
                 f"Plans must have names of their own, as their records go by them. Got '{other}' and '{path}'. "
                 f"Rename one of the files."
             )
-    return [open_experiment(name) for name in chosen]
+    return [open_experiment(name) for name in all_names]
 
 
 def select(
     series: Iterable[Series], datasets: Collection[str] = (), models: Collection[str] = (), bases: Collection[str] = ()
 ) -> list[Series]:
-    """Those of the data sets, models and bases asked for; of all where none is named."""
-    chosen = list(series)
-    for option, wanted in (("dataset", datasets), ("model", models), ("basis", bases)):
-        there = {getattr(entry, option) for entry in chosen} - {None}
-        if wanted and not there:
+    """The series of the named data sets, models and bases; an option without names selects all."""
+    selected_series = list(series)
+    for option, names in (("dataset", datasets), ("model", models), ("basis", bases)):
+        planned = {getattr(entry, option) for entry in selected_series} - {None}
+        if names and not planned:
             raise InvalidParameter(
-                f"None of the models asked for has a {option}. Got {option} '{', '.join(wanted)}'. "
+                f"None of the models asked for has a {option}. Got {option} '{', '.join(names)}'. "
                 f"Choose other models, or no {option}."
             )
-        for name in wanted:
-            if name not in there:
-                raise UnknownName(f"The plan has no {option} '{name}' among what was asked for. {suggest(name, there)}")
-        if wanted:
-            chosen = [entry for entry in chosen if getattr(entry, option) in wanted]
-    return chosen
+        for name in names:
+            if name not in planned:
+                raise UnknownName(
+                    f"The plan has no {option} '{name}' among what was asked for. {suggest(name, planned)}"
+                )
+        if names:
+            selected_series = [entry for entry in selected_series if getattr(entry, option) in names]
+    return selected_series

@@ -72,9 +72,9 @@ class Records:
         return record
 
     def read_all(self, jobs: Iterable[Job]) -> list[tuple[Job, dict[str, Any]]]:
-        """Those of the runs that have a record, each with it."""
-        found = [(job, self.read(job)) for job in jobs]
-        return [(job, record) for job, record in found if record is not None]
+        """The jobs that have a record, each with its record."""
+        read_records = [(job, self.read(job)) for job in jobs]
+        return [(job, record) for job, record in read_records if record is not None]
 
     def finish(self, job: Job) -> dict[str, Any]:
         """Turn the directory of a run that has come to its end into its record."""

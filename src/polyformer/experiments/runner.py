@@ -35,7 +35,7 @@ class Event:
     """What the runner tells: at the start with no ``job``, then after every run.
 
     Attributes:
-        record: of the job, None if it failed.
+        record: the record of the job; None if the job failed.
         failure: why it failed, a sentence.
         done: runs that have a record.
         total: runs asked for.
@@ -120,7 +120,7 @@ class _Workers:
         return [request.data, *options, *settings, "--json", "--no-report"]
 
     def finished(self) -> Iterator[_Running]:
-        """Those that have ended since the last time."""
+        """The jobs that have ended since the last call."""
         ended = [entry for entry in self.running if entry.process.poll() is not None]
         for entry in ended:
             shutil.rmtree(_scratch(self.records.run_directory(entry.job)), ignore_errors=True)

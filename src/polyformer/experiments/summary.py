@@ -56,7 +56,7 @@ class Row:
         interval: half the width of the 95 % interval of the mean; None for a single run.
         deviation: the standard deviation of the runs; None for a single one.
         difference: ours less the published value.
-        seconds: of a run, on average: processor time.
+        seconds: mean processor time of a run.
         memory: the largest peak of all runs, in bytes.
         outdated: how many of the runs were made with settings that have changed since; the note says which.
         note: whose settings were used, and what the paper remarks.
@@ -86,8 +86,8 @@ def bootstrap_interval(values: Sequence[float], draws: int = 1000) -> float:
     0.0
     """
     sample = np.asarray(values, np.float64)
-    chosen = np.random.default_rng(0).integers(0, len(sample), (draws, len(sample)))
-    low, high = np.percentile(sample[chosen].mean(axis=1), (2.5, 97.5))
+    drawn = np.random.default_rng(0).integers(0, len(sample), (draws, len(sample)))
+    low, high = np.percentile(sample[drawn].mean(axis=1), (2.5, 97.5))
     return float(round(max(sample.mean() - low, high - sample.mean()), 12))
 
 

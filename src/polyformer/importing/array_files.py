@@ -17,7 +17,7 @@ class NpyWriter:
 
     Args:
         path: the file, replaced if it is there.
-        dtype: of the numbers.
+        dtype: type of the numbers.
         tail: shape of one row, ``()`` for a vector.
     """
 

@@ -80,7 +80,7 @@ class FeatureColumn(ABC):
 
     @property
     def role(self) -> str:
-        """What is told the user about it."""
+        """The role of the column as the import lists it, e.g. ``feature``."""
         return "feature"
 
     @property

@@ -134,7 +134,7 @@ def _direction_note(source: Source, rows: int, edges: int) -> str | None:
     """A sentence where an edge list may mean a direction: not if every edge is given both ways.
 
     Args:
-        rows: of the edge list, without self-loops.
+        rows: number of rows of the edge list, without self-loops.
         edges: undirected edges that came of them.
     """
     if rows == 2 * edges:
@@ -197,7 +197,7 @@ def open_source(
 
     Args:
         path: folder or file.
-        options: as for :func:`import_graph`; of no effect on a graph directory.
+        options: as for :func:`import_graph`; ignored for a graph directory.
         report: called with each line that tells which columns were taken as what; by default they are logged.
     """
     options, path = options or ImportOptions(), Path(path)

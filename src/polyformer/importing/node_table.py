@@ -73,11 +73,11 @@ class NodeTable:
     def _leave_out(self, ignored: list[str]) -> list[str]:
         """Keep columns of roles that are to be ignored out of the features, unless they are asked for; says which."""
         common = {name for role in ignored for name in NODE_ROLES[role]}
-        found = [name for name in self.table.names if name.strip().lower() in common]
+        unused_columns = [name for name in self.table.names if name.strip().lower() in common]
         if self.options.features is not None or self.given is not None:
-            found = []
-        self.left_out = found
-        return [f"'{name}' is left out; name it in --features to have it as one." for name in found]
+            unused_columns = []
+        self.left_out = unused_columns
+        return [f"'{name}' is left out; name it in --features to have it as one." for name in unused_columns]
 
     def _read(self, notes: list[str]) -> dict[str, Any]:
         """Ids, labels and splits whole; and of the features, how they are to be read."""
@@ -140,6 +140,6 @@ class NodeTable:
 
     def _matches(self) -> tuple[ColumnMatch, ...]:
         roles = (("id", self.id_column), ("label", self.label_column), ("split", self.split_column))
-        found = [ColumnMatch(self.name, role, column) for role, column in roles if column]
+        role_matches = [ColumnMatch(self.name, role, column) for role, column in roles if column]
         columns = self.features.columns if self.features is not None else ()
-        return (*found, *(ColumnMatch(self.name, column.role, column.name) for column in columns))
+        return (*role_matches, *(ColumnMatch(self.name, column.role, column.name) for column in columns))

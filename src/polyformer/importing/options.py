@@ -63,7 +63,7 @@ class ImportOptions:
         num_nodes: for edges without a node table; ids must then lie in 0..num_nodes-1.
         metric: a name in ``METRICS``; by default accuracy, or r2 for values.
         name: what the data is called in runs and reports; by default the name of SOURCE.
-        encoding: of CSV files, e.g. ``latin-1``; by default what a byte-order mark says, else UTF-8.
+        encoding: encoding of CSV files, e.g. ``latin-1``; by default what a byte-order mark says, else UTF-8.
         decimal: ``.`` or ``,``, the decimal mark in CSV files; by default recognised where semicolons or tabs separate
             cells.
         memory: bound in bytes on the resident memory of an import.

@@ -25,7 +25,7 @@ class SyntheticOptions:
         labelled: how many nodes have a label: a share up to 1, or a number of nodes.
         homophily: share of the edges that are drawn within a community; the others go anywhere.
         noise: standard deviation of the noise, that of the centres being 1.
-        dtype: of the features: float16 or float32.
+        dtype: type of the features, float16 or float32.
         seed: all else equal, the same seed gives the same bytes.
 
     Example:

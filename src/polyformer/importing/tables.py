@@ -77,7 +77,7 @@ class Table:
 
     @property
     def decimal_mark(self) -> str:
-        """Of numbers in text: a point or a comma."""
+        """The decimal mark of numbers in text: a point or a comma."""
         return "."
 
     @property

@@ -51,7 +51,8 @@ class Cost:
     """What a model reached and what it took.
 
     Attributes:
-        seconds: of training; ``preparation`` of what comes before its first step.
+        seconds: seconds of training.
+        preparation: seconds before the first training step.
         memory: the peak, in bytes.
     """
 
@@ -197,7 +198,7 @@ def cluster_chart(
     """Each cluster's mean response, averaged over heads, with one standard deviation to each side.
 
     Args:
-        names: of the clusters; by default their numbers and sizes.
+        names: names of the clusters; by default their numbers and sizes.
         references: at most two responses (L,) of largest gain one; then those of clusters are scaled to that too.
         matched: the reference that each cluster is to be compared with, which gives its sign.
     """
@@ -276,7 +277,7 @@ def preparation_chart(costs: Sequence[Cost]) -> go.Figure:
 
 
 def _marker(figure: go.Figure, x: float, y: Any, name: str, text: str, index: int, size: float) -> None:
-    """One point; its text is shown on hovering, and beside it where nobody can hover."""
+    """One point; its text is shown on hovering, and beside the point on pages without hovering."""
     marker = {"size": size, "color": PALETTE[index % len(PALETTE)], "opacity": 0.75}
     figure.add_scatter(x=[x], y=[y], name=html.escape(name), text=[html.escape(text)], mode="markers", marker=marker)
 

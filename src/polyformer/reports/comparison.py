@@ -85,11 +85,11 @@ def _figures(names: Sequence[str], runs: Sequence[Findings]) -> Figures:
 
 
 def _costs(names: Sequence[str], runs: Sequence[Findings]) -> list[charts.Cost]:
-    """Of the runs that are finished and have a test score."""
-    found = []
+    """The costs of the runs that are finished and have a test score."""
+    costs = []
     for name, run in zip(names, runs, strict=True):
         result = run.record.result
         if result is not None and finite(result["test"]) is not None:
             seconds = result["seconds"], result["preparation_seconds"]
-            found.append(charts.Cost(name, result["test"], *seconds, result["peak_memory_bytes"]))
-    return found
+            costs.append(charts.Cost(name, result["test"], *seconds, result["peak_memory_bytes"]))
+    return costs

@@ -1,4 +1,4 @@
-"""One self-contained HTML file from what was found: template, styles, scripts and data in one."""
+"""One self-contained HTML file from the findings on a run: template, styles, scripts and data in one."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ def write_report(findings: Findings, path: Path) -> int:
     """Write the document, whole or not at all; returns its size in bytes."""
     check_extra()
     record, outcome = findings.record, findings.outcome
-    figures = _figures(record, outcome)
+    sections = _sections(record, outcome)
+    figures = {name: figure for section in sections.values() for name, figure in section.items()}
     context = {
+        "charts": {section: list(section_figures) for section, section_figures in sections.items()},
         "record": record,
         "outcome": outcome,
         "first_words": first_words(findings),
@@ -141,61 +143,78 @@ def score_rows(record: RunRecord) -> list[dict[str, Any]]:
     return rows
 
 
-def _figures(record: RunRecord, outcome: Outcome | None) -> Figures:
-    """Every chart with the words that go with it, in the order of the page."""
-    found: Figures = {}
-    if record.metrics:
-        best = None if record.result is None else record.result["best_epoch"]
-        figure = charts.learning_chart(record.metrics, METRICS[record.config["card"]["metric"]].title, best)
-        note = "Training loss and validation score of every epoch; the dotted line is the epoch that was kept."
-        found["learning"] = figure, "Learning curves", note
+def _sections(record: RunRecord, outcome: Outcome | None) -> dict[str, Figures]:
+    """The charts of each section of ``report.html``, which shows all charts of a section in this order."""
+    sections = {"quality": _learning_figures(record)}
     if outcome is not None:
-        found |= _outcome_figures(outcome)
-    return found
+        sections["quality"] |= _quality_figures(outcome)
+        sections["importance"] = _importance_figures(outcome)
+        sections["filters"] = _filter_figures(outcome)
+    return sections
 
 
-def _outcome_figures(outcome: Outcome) -> Figures:
-    found: Figures = {}
+def _learning_figures(record: RunRecord) -> Figures:
+    if not record.metrics:
+        return {}
+    best = None if record.result is None else record.result["best_epoch"]
+    figure = charts.learning_chart(record.metrics, METRICS[record.config["card"]["metric"]].title, best)
+    note = "Training loss and validation score of every epoch; the dotted line is the epoch that was kept."
+    return {"learning": (figure, "Learning curves", note)}
+
+
+def _quality_figures(outcome: Outcome) -> Figures:
+    """Predictions against labels, on the nodes that :func:`_judged` selects."""
+    figures: Figures = {}
     nodes, scores, where = _judged(outcome)
     labels = outcome.task.labels[nodes]
     if len(nodes) and outcome.task.is_regression:
-        found["fit"] = charts.fit_chart(scores, labels), "Predictions", where
+        figures["fit"] = charts.fit_chart(scores, labels), "Predictions", where
     elif len(nodes):
         if outcome.card.num_classes == 2 and len(np.unique(labels)) == 2:
-            found["roc"] = charts.roc_chart(scores, labels), "ROC", where
+            figures["roc"] = charts.roc_chart(scores, labels), "ROC", where
         names, predicted = outcome.task.shown_classes, predicted_classes(scores, outcome.card.threshold)
         note = f"{where} Numbers are nodes, shades their share of the class."
-        found["confusion"] = charts.confusion_chart(predicted, labels, names), "Confusion matrix", note
+        figures["confusion"] = charts.confusion_chart(predicted, labels, names), "Confusion matrix", note
         gap = METRICS["calibration_error"](scores, labels)
         note = f"{where} Expected calibration error {gap:.4f}; the size of a point is its number of nodes."
-        found["calibration"] = charts.calibration_chart(scores, labels), "Calibration", note
-    if outcome.importance is not None and outcome.importance.names:
-        title = METRICS[outcome.card.metric].title
-        note = "The mean of the repeats, with one standard deviation to each side."
-        found["importance"] = charts.importance_chart(outcome.importance, title), "What shuffling a column costs", note
+        figures["calibration"] = charts.calibration_chart(scores, labels), "Calibration", note
+    return figures
+
+
+def _importance_figures(outcome: Outcome) -> Figures:
+    if outcome.importance is None or not outcome.importance.names:
+        return {}
+    figure = charts.importance_chart(outcome.importance, METRICS[outcome.card.metric].title)
+    note = "The mean of the repeats, with one standard deviation to each side."
+    return {"importance": (figure, "What shuffling a column costs", note)}
+
+
+def _filter_figures(outcome: Outcome) -> Figures:
+    """Spectra of input and output, and the filters that the model has."""
+    figures: Figures = {}
     if outcome.spectra:
         note = "Where on the spectrum the energy of the features and of the predictions lies; low λ is smooth."
-        found["spectrum"] = charts.spectrum_chart(outcome.spectra), "Spectrum of input and output", note
+        figures["spectrum"] = charts.spectrum_chart(outcome.spectra), "Spectrum of input and output", note
     if outcome.filters is not None:
         note = "Mean over heads, with one standard deviation over the nodes of the kind."
-        found["clusters"] = charts.cluster_chart(outcome.filters), "Kinds of filters", note
+        figures["clusters"] = charts.cluster_chart(outcome.filters), "Kinds of filters", note
         note = "Share of each order in the filters of a kind: Σ |α_k| ‖g_k‖ over heads."
-        found["orders"] = charts.order_chart(outcome.filters), "What each order contributes", note
+        figures["orders"] = charts.order_chart(outcome.filters), "What each order contributes", note
     if outcome.unified is not None:
         note = "This model has the same filter for every node."
         if len(outcome.unified) > 8:
             note = f"This model has the same {len(outcome.unified)} filters for every node; the first eight are shown."
-        found["unified"] = charts.unified_chart(outcome.unified), "The filter of all nodes", note
-    return found
+        figures["unified"] = charts.unified_chart(outcome.unified), "The filter of all nodes", note
+    return figures
 
 
 def _judged(outcome: Outcome) -> tuple[np.ndarray, np.ndarray, str]:
     """Nodes to judge by, their scores, and a sentence on them: for testing, else for validation, else for training."""
     split = outcome.split
     parts = {"test": split.test, "validation": split.val, "training": split.train}
-    found = {name: outcome.scores_of(part) for name, part in parts.items()}
-    name = next((name for name, (nodes, _) in found.items() if len(nodes)), "test")
-    nodes, scores = found[name]
+    known = {name: outcome.scores_of(part) for name, part in parts.items()}
+    name = next((name for name, (nodes, _) in known.items() if len(nodes)), "test")
+    nodes, scores = known[name]
     return nodes, scores, f"On {len(nodes):,} {name} nodes{'.' if name == 'test' else ': there are no test nodes.'}"
 
 

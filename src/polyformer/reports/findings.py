@@ -114,7 +114,8 @@ class Outcome:
         nodes: (m,) ids that were evaluated; ``scores`` (m, C) belong to them.
         shown: (n,) ids on the map; ``places`` (n, 2) in [0, 1].
         grid: width of the grid that the map is, if it is one.
-        filters: of a node-wise model; ``unified`` (F, L) of one with the same filters for all nodes.
+        filters: the filters of a node-wise model.
+        unified: (F, L) responses of a model with the same filters for all nodes.
         spectra: density over λ of the input and of the output.
         importance: which feature columns matter; None where that was not asked for or cannot be told.
     """
@@ -139,7 +140,7 @@ class Outcome:
         return np.asarray(indptr[self.shown + 1] - indptr[self.shown])
 
     def scores_of(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Those of the nodes that were evaluated, and their scores."""
+        """The nodes among ``nodes`` that were evaluated, and their scores."""
         position = np.searchsorted(self.nodes, nodes)
         known = self.nodes[np.minimum(position, len(self.nodes) - 1)] == nodes
         return nodes[known], self.scores[position[known]]
@@ -341,7 +342,7 @@ def describe_filters(
     """What the coefficients of some nodes, (n, H, K+1), amount to.
 
     Args:
-        number: of clusters, chosen by default.
+        number: number of clusters; selected by silhouette by default.
         by_shape: cluster responses of unit norm, for models in which a read-out sets the scale.
     """
     lam, channel = frequency_grid(), default_channel(model)

@@ -44,9 +44,9 @@ class Importance:
     """By how much a score gets worse when a column is shuffled among the nodes.
 
     Attributes:
-        names: of the columns, the most important first; empty where nothing was computed.
+        names: names of the columns, the most important first; empty where nothing was computed.
         losses: (c,) mean loss of score; ``spread`` (c,) its standard deviation over the repeats.
-        score: of the undisturbed features, on ``num_nodes`` validation nodes.
+        score: score with undisturbed features, on ``num_nodes`` validation nodes.
         remark: what was left out, and why; empty where nothing was.
     """
 

@@ -48,8 +48,8 @@ def plane(rows: np.ndarray) -> np.ndarray:
     centred -= centred.mean(axis=0)
     _, vectors = np.linalg.eigh(centred.T @ centred)
     places = np.zeros((len(rows), 2))
-    found = centred @ vectors[:, ::-1][:, :2]
-    places[:, : found.shape[1]] = found
+    components = centred @ vectors[:, ::-1][:, :2]
+    places[:, : components.shape[1]] = components
     least, most = np.quantile(places, [0.01, 0.99], axis=0)
     span = np.where(most > least, most - least, 1.0)
     return np.clip((places - least) / span, -0.05, 1.05) * 0.9 + 0.05

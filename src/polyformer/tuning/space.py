@@ -1,4 +1,4 @@
-"""What is searched: the model's space and the size of batches; and where the search begins."""
+"""The search space of a model, with the batch sizes, and the settings that the search tries first."""
 
 from __future__ import annotations
 

@@ -116,15 +116,15 @@ def tune(
     Args:
         request: data, model, split, seed and the settings that are fixed.
         space: the settings that are searched.
-        journal: where all workers can write it.
+        journal: the study's file, in a folder that all workers can write to.
         trials: finished ones in all, those of earlier calls included.
         splits: a trial's score is the mean over so many, from the request's on.
-        larger_is_better: of the score; False for a loss.
+        larger_is_better: whether a larger score is better; False for a loss.
         workers: processes at a time, each on one thread; one for each core, or CPU of a cluster, by default.
         observe: is told of every trial that ends.
         should_stop: asked now and then; True ends the search, and the trials under way are tried again next time.
         ray: have the processes be tasks on a Ray cluster.
-        address: of that cluster; by default one is started on this machine.
+        address: address of the Ray cluster; by default a cluster is started on this machine.
     """
     search = _Search(request, space, journal.absolute(), trials, splits, larger_is_better)
     study = _open(journal, larger_is_better=larger_is_better)
@@ -339,14 +339,14 @@ def _work(search: _Search, number: int, stopped: Callable[[], bool]) -> None:
 def _score(trial: optuna.Trial, search: _Search, stopped: Callable[[], bool]) -> float:
     """Train with a trial's settings; the mean of the best validation scores. Test scores are not looked at."""
     request = search.request
-    chosen = {name: trial.suggest_categorical(name, choices) for name, choices in search.space.items()}
-    settings = request.asked_settings() | chosen
+    suggested = {name: trial.suggest_categorical(name, choices) for name, choices in search.space.items()}
+    settings = request.asked_settings() | suggested
     results = []
     for split in range(request.split, request.split + search.splits):
-        asked = replace(request, preset=None, settings=settings, split=split)
+        split_request = replace(request, preset=None, settings=settings, split=split)
         # One split is compared with the same of other trials: a harder one that follows is no reason to give up.
         observers: list[Observer] = [partial(_give_up_behind, trial)] if split == request.split else []
-        results.append(_train(trial, asked, observers, stopped))
+        results.append(_train(trial, split_request, observers, stopped))
     trial.set_user_attr("best_epoch", [result["best_epoch"] for result in results])
     trial.set_user_attr("seconds", [result["seconds"] for result in results])
     return statistics.fmean(result["val"] for result in results)

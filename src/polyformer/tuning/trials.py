@@ -21,14 +21,14 @@ _POLL_SECONDS, _PATIENCE_SECONDS = 0.05, 60.0
 
 
 def ended_trials(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
-    """Those that came to their end or were given up: what a study has found out."""
+    """The trials that were finished or given up early: all that a study has learned from."""
     from optuna.trial import TrialState
 
     return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
 
 
 def running_trials(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
-    """Those that a worker is at, or was at when it was killed."""
+    """The trials that a worker runs, or ran when the worker was killed."""
     from optuna.trial import TrialState
 
     return study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
@@ -56,7 +56,7 @@ def _turn(journal: Path) -> Iterator[None]:
 
 
 def next_trial(study: optuna.Study, journal: Path, trials: int, worker: int) -> optuna.Trial | None:
-    """The next one of a worker; None where those that have ended and those that are under way make up the number."""
+    """The next trial of a worker; None if ended and running trials together reach the number ``trials``."""
     with _turn(journal):
         if len(ended_trials(study)) + len(running_trials(study)) >= trials:
             return None
@@ -66,14 +66,15 @@ def next_trial(study: optuna.Study, journal: Path, trials: int, worker: int) -> 
 
 
 def take_back(study: optuna.Study, journal: Path, worker: int | None = None) -> None:
-    """End what a worker that is gone was at, and have its settings tried again.
+    """Mark the running trials of a worker that has died as failed, and queue their settings again.
 
     Args:
-        worker: by default all, as long as nobody works on the study.
+        worker: number of the worker that died; None for all workers, allowed only while no worker runs.
     """
     from optuna.trial import TrialState
 
-    with _turn(journal):  # in which a trial that is nobody's yet can only be of one that is gone
+    # next_trial marks its trial inside the same lock, so a trial without a worker belongs to a worker that has died.
+    with _turn(journal):
         for trial in running_trials(study):
             if worker is None or trial.user_attrs.get(_WORKER, worker) == worker:
                 settings = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
