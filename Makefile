@@ -7,6 +7,10 @@ NATIVE := src/polyformer/native
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadgroup
 FLOOR := 90
 
+# Packages are installed without byte code, which Python writes when a module is first imported. Where it must not write
+# any, every process would compile torch again, for seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Each step leaves a stamp; it is taken again when something that it depends on is newer than the stamp.
 BUILD := $(VENV)/.build-tools
 RUNTIME := $(VENV)/.runtime
