@@ -144,19 +144,32 @@ class CsvTable(Table):
     @cached_property
     def schema(self) -> pa.Schema:
         path = self.paths[0]
-        with reading(path), self._explaining(path, []), self._open(path, None, {}) as reader:
+        with reading(path), self._explaining(path, [], None, {}), self._open(path, None, {}) as reader:
             return reader.schema
 
     @contextlib.contextmanager
-    def _explaining(self, path: Path, names: Sequence[str]) -> Iterator[None]:
+    def _explaining(
+        self, path: Path, names: Sequence[str], columns: list[str] | None, types: Mapping[str, Any]
+    ) -> Iterator[None]:
         """Say which cell Arrow could not read in our words."""
         try:
             yield
         except pa.ArrowInvalid as error:
-            sentence = self.layout.explain(str(error), names, path.name)
+            reason = str(error) if "Row #" in str(error) else self._reason_with_row(path, columns, types)
+            sentence = self.layout.explain(reason, names, path.name)
             if sentence is None:
                 raise
             raise InvalidData(sentence) from None
+
+    def _reason_with_row(self, path: Path, columns: list[str] | None, types: Mapping[str, Any]) -> str:
+        """What Arrow says of a file that it cannot read, with the row, which it knows if one thread reads the file."""
+        try:
+            with self._open(path, columns, types, use_threads=False) as reader:
+                for _ in reader:
+                    pass
+        except pa.ArrowInvalid as error:
+            return str(error)
+        return ""
 
     @property
     def num_rows(self) -> int | None:
@@ -165,14 +178,20 @@ class CsvTable(Table):
     def batches(self, columns: Sequence[str], types: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         names = self.schema.names
         for path in self.paths:
-            with reading(path), self._explaining(path, names), self._open(path, list(columns), types) as reader:
+            wanted = list(columns)
+            with (
+                reading(path),
+                self._explaining(path, names, wanted, types),
+                self._open(path, wanted, types) as reader,
+            ):
                 yield from reader
 
-    def _open(self, path: Path, columns: list[str] | None, types: Mapping[str, Any]) -> Any:
+    def _open(self, path: Path, columns: list[str] | None, types: Mapping[str, Any], use_threads: bool = True) -> Any:
         layout = self.layout
         return pacsv.open_csv(
             pa.input_stream(str(path), compression="detect"),
             pacsv.ReadOptions(
+                use_threads=use_threads,
                 block_size=CSV_BLOCK,
                 encoding=layout.encoding,
                 skip_rows=layout.skip_rows,
