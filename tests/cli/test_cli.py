@@ -108,6 +108,7 @@ def test_a_run_names_its_data_root_so_that_it_is_found_from_anywhere(
     assert json.loads(Path("run/config.json").read_text())["data_root"] == str(tmp_path / "root")
 
 
+@pytest.mark.slow
 def test_options_and_presets_reach_the_config(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], data_root: Path
 ) -> None:
@@ -285,6 +286,7 @@ def test_a_run_goes_on_without_the_preset_file_it_was_started_with(tmp_path: Pat
     assert json.loads((out / "config.json").read_text())["settings"]["hidden_channels"] == 8
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_resume_finishes(tmp_path: Path) -> None:
     """With tokens on disk, where a thread reads while the signal comes."""
     out = tmp_path / "run"

@@ -46,6 +46,7 @@ WRITTEN = [
 ]
 
 
+@pytest.mark.slow
 def test_every_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     people = range(30)

@@ -37,6 +37,8 @@ from polyformer.training.settings import TrainingSettings
 from tests.contracts.test_models import settings_of
 from tests.training.team import Team
 
+pytestmark = pytest.mark.slow
+
 BOARD = "minefield:width=20,height=15"
 NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0}
 FAST = {"order": 3, "hidden_channels": 16, "heads": 4, "num_layers": 1, "epochs": 4, "batch_size": 40, **NO_DROPOUT}

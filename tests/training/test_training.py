@@ -83,6 +83,7 @@ def test_a_schedule_lowers_the_rates_to_zero(tmp_path: Path) -> None:
     assert np.allclose([min(pair) for pair in rates], 0.2 * np.array(expected))
 
 
+@pytest.mark.slow
 def test_lbfgs_fits_where_as_many_steps_of_adam_do_not(tmp_path: Path) -> None:
     """Small targets in their raw units: Adam's steps are too large for them, L-BFGS chooses its own."""
     image = {"data": "generated-images:image=0,filter=band", "model": "chebnetii", "protocol": "fit"}
@@ -163,6 +164,7 @@ def test_every_objective_learns(tmp_path: Path, kind: str, class_weights: str) -
     assert result["test"] > 0.8
 
 
+@pytest.mark.slow
 def test_real_labels_are_learned_alike_whatever_their_units(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     features, order = random.standard_normal((400, 4)), random.permutation(400)

@@ -17,6 +17,7 @@ from polyformer.datasets import load_dataset
 from polyformer.machine import keeping_freed_memory, resident_bytes
 from polyformer.training import loop
 
+pytestmark = pytest.mark.slow
 glibc = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc")
 
 
