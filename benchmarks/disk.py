@@ -38,8 +38,8 @@ def run_stage(name: str, arguments: list[str], folder: Path) -> dict[str, Any]:
             except subprocess.TimeoutExpired:
                 status = Path(f"/proc/{process.pid}/status").read_text()
                 for key in peak:
-                    found = re.search(rf"{key}:\s+(\d+)", status)
-                    peak[key] = max(peak[key], 1024 * int(found[1]) if found else 0)
+                    line = re.search(rf"{key}:\s+(\d+)", status)
+                    peak[key] = max(peak[key], 1024 * int(line[1]) if line else 0)
                 largest_disk = max(largest_disk, disk_use(folder))
     seconds = time.monotonic() - start
     for line in log.read_text().splitlines()[-4:]:

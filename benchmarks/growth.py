@@ -61,8 +61,9 @@ def measure(folder: Path, size: Size, threads: int) -> dict[str, float]:
     from polyformer.splits import Split
     from polyformer.tasks import OBJECTIVES
     from polyformer.tokens import compute_tokens
-    from polyformer.training.loop import Trainer, workload_of
+    from polyformer.training.loop import Trainer
     from polyformer.training.settings import TrainingSettings
+    from polyformer.training.workload import workload_of
 
     torch.set_num_threads(threads)
     bare = resident_bytes()

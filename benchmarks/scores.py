@@ -32,7 +32,7 @@ HEADER = """\
 
 def published(dataset: str, basis: str) -> float:
     """PolyFormer in the paper's table of node classification, in percent."""
-    from polyformer.published import published_scores
+    from polyformer.experiments.published import published_scores
 
     [entry] = published_scores("polyformer", dataset, basis, "node-classification")
     assert entry.score is not None
@@ -41,7 +41,8 @@ def published(dataset: str, basis: str) -> float:
 
 def run(dataset: str, split: int, folder: Path) -> dict[str, Any]:
     """Train once; test score and seconds."""
-    from polyformer.training.run import RunRequest, execute_run
+    from polyformer.runs.execution import execute_run
+    from polyformer.runs.request import RunRequest
 
     result = execute_run(RunRequest(data=dataset, preset="fast", split=split), folder / f"{dataset}-{split}")
     return {"split": split, "test": result["test"], "seconds": result["seconds"], "epochs": result["epochs"]}

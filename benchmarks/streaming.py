@@ -85,8 +85,9 @@ def measure(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 def trainer(task: Any, arguments: argparse.Namespace, memory: int, tokens: Path | None) -> Any:
     """A trainer whose tokens are in memory, or on disk beyond the bound."""
     from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
-    from polyformer.training.loop import Trainer, workload_of
+    from polyformer.training.loop import Trainer
     from polyformer.training.settings import TrainingSettings
+    from polyformer.training.workload import workload_of
 
     settings = PolyFormerSettings(
         basis=arguments.basis, order=arguments.order, hidden_channels=arguments.hidden, token_route="stored"

@@ -47,8 +47,9 @@ third has a heavy tail. The last line is trained on the English users and predic
 
 def train(graph: Path, contender: str, split: int, out: Path) -> dict[str, Any]:
     """One run; test score and seconds."""
+    from polyformer.runs.execution import execute_run
+    from polyformer.runs.request import RunRequest
     from polyformer.tasks import Task
-    from polyformer.training.run import RunRequest, execute_run
 
     model, settings = CONTENDERS[contender]
     metric = {"metric": "roc_auc"} if Task.load(graph).num_classes == 2 else {}
@@ -83,9 +84,9 @@ def measure(name: str, root: Path, folder: Path) -> dict[str, Any]:
 
 def transfer(root: Path, folder: Path) -> dict[str, Any]:
     """Train on the English users, predict the Russian ones: a graph, medians and units that training never saw."""
-    from polyformer.prediction import open_run_task, predict_scores
+    from polyformer.runs.prediction import predict_scores
+    from polyformer.runs.run import Run
     from polyformer.tasks import METRICS
-    from polyformer.training.saved_model import load_model
 
     for country in ("ENGB", "RU"):
         write_twitch(country, root, folder / country)
@@ -101,8 +102,9 @@ def transfer(root: Path, folder: Path) -> dict[str, Any]:
             run = folder / f"{contender}-{split}"
             seconds = train(folder / "ENGB", contender, split, run)["seconds"]
             row["seconds"] = max(row["seconds"], seconds)
-            card, model = load_model(run)
-            task = open_run_task(run, str(folder / "RU"))
+            trained = Run(run)
+            card, model = trained.load()
+            task = trained.task(str(folder / "RU"))
             scores = predict_scores(model, card.reader, task.graph)
             row[contender].append(METRICS["roc_auc"](scores, task.labels))
     return row

@@ -69,8 +69,9 @@ def warm_up() -> None:
 def our_epochs(task: Any, settings: dict[str, Any]) -> Any:
     from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
     from polyformer.settings import split_settings
-    from polyformer.training.loop import Trainer, workload_of
+    from polyformer.training.loop import Trainer
     from polyformer.training.settings import TrainingSettings
+    from polyformer.training.workload import workload_of
 
     model_settings, training = split_settings([PolyFormerSettings, TrainingSettings], settings)
     out = task.objective.out_channels(task.num_classes)
@@ -96,8 +97,8 @@ def literal_epochs(task: Any, settings: dict[str, Any]) -> Any:
     out = task.objective.out_channels(task.num_classes)
     model = LiteralPolyFormer(task.graph.num_features, out_channels=out, **options)
     attention = model.attention_parameters()
-    chosen = {id(parameter) for parameter in attention}
-    rest = [parameter for parameter in model.parameters() if id(parameter) not in chosen]
+    attention_ids = {id(parameter) for parameter in attention}
+    rest = [parameter for parameter in model.parameters() if id(parameter) not in attention_ids]
     groups = [
         {"params": rest, "lr": settings["lr"], "weight_decay": settings["weight_decay"]},
         {"params": attention, "lr": settings["attention_lr"], "weight_decay": settings["attention_weight_decay"]},
@@ -170,8 +171,10 @@ def best_of_rounds(dataset: str, basis: str, arguments: argparse.Namespace) -> d
         for side, before in sides.items():
             if side == "literal" and token_gigabytes(dataset, basis) > 8:
                 continue
-            found = child(side, dataset, basis, arguments)
-            sides[side] = {name: found[name] if before is None else min(found[name], before[name]) for name in found}
+            measured = child(side, dataset, basis, arguments)
+            sides[side] = {
+                name: measured[name] if before is None else min(measured[name], before[name]) for name in measured
+            }
     return sides
 
 

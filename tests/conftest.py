@@ -51,7 +51,7 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
 
 
 SHARED = {"ray_cluster": "ray", "two": "team", "three": "team", "browser": "browser"}
-"""Fixtures of the whole session that are dear, and which tests share one."""
+"""Fixtures of the whole session that are costly, each with the name of the group of tests that share it."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
@@ -77,14 +77,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
-    """The models of the tests are tiny: a second thread would only wait for the first."""
+    """Compute with one thread: the models of the tests are so small that a second thread would only wait."""
     torch.set_num_threads(1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that tests start
 
 
 @pytest.fixture
 def warm_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The workers of a search are forked from a process that has imported torch, instead of importing it each."""
+    """Fork the workers of a search from a process that has imported torch, so that no worker imports it again."""
     monkeypatch.setattr(multiprocessing, "get_context", lambda _: WARM)
 
 

@@ -34,7 +34,7 @@ _NEW_NETWORK, _SET_FLAGS, _UP = 0x40000000, 0x8914, 1
 
 @contextmanager
 def loopback_only() -> Iterator[None]:
-    """Be, with all that is started meanwhile, in a network of our own that has nothing but loopback.
+    """Put this process, and all processes that it starts meanwhile, into a network namespace with loopback alone.
 
     What torch opens for a rendezvous listens on every interface; here there is one. Needs root, and does nothing else.
     """
@@ -53,7 +53,7 @@ def loopback_only() -> Iterator[None]:
 
 @functools.cache
 def _networks() -> tuple[int, int] | None:
-    """Handles of the network that this process began with and of one of its own; None where that is not allowed."""
+    """Handles of this process's first network namespace and of a new one; None where namespaces are not allowed."""
     here = "/proc/thread-self/ns/net"
     if not os.path.exists(here):
         return None
@@ -72,7 +72,7 @@ def _networks() -> tuple[int, int] | None:
 
 @contextmanager
 def small_cluster() -> Iterator[Any]:
-    """Two nodes of one CPU; nothing but the processes that it started ends with it."""
+    """A cluster of two nodes of one CPU; its end ends only the processes that it started."""
     import_ray()
     from ray.cluster_utils import Cluster
 
@@ -89,7 +89,7 @@ def small_cluster() -> Iterator[Any]:
 
 
 def descendants(pid: int) -> set[int]:
-    """A process and all it has started, directly or not."""
+    """The ids of a process and of all processes that it has started, directly or not."""
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -105,13 +105,13 @@ def descendants(pid: int) -> set[int]:
 
 
 def open_files(pids: set[int]) -> set[str]:
-    """What these processes have open."""
-    found = set()
+    """The files and sockets that these processes have open."""
+    open_names = set()
     for pid in pids:
         for handle in Path(f"/proc/{pid}/fd").glob("*"):
             with contextlib.suppress(OSError):
-                found.add(str(handle.readlink()))
-    return found
+                open_names.add(str(handle.readlink()))
+    return open_names
 
 
 def listening(pids: set[int]) -> set[str]:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.table_graphs import GRAPHS
 from benchmarks.tables import line as table_line
-from polyformer import evaluation
+from polyformer import calibration, evaluation
 from polyformer.experiments import EXPERIMENTS
 from polyformer.metrics import METRICS
 from polyformer.reports import importance
 from tests.cli.test_cli import BOARD, FAST, run
 from tests.documentation import blocks, marked_blocks, page
+from tools import rooms
 
 
 def test_every_experiment_has_its_row() -> None:
@@ -38,6 +42,17 @@ def test_what_a_newcomer_is_told_to_change_is_there() -> None:
         text = "".join(file.read_text(encoding="utf-8") for file in files)
         missing = [name for name in names if re.fullmatch(r"_?[A-Z_]{4,}|_[a-z_]+", name) and name not in text]
         assert missing == [], row
+
+
+def test_the_map_of_the_rooms_shows_the_real_imports() -> None:
+    text = rooms.PAGE.read_text(encoding="utf-8")
+    assert doctest.testmod(rooms).failed == 0
+    assert rooms.page_with_map(text) == text, "The rooms have changed. Run `make rooms`, which draws the map again."
+
+
+@pytest.mark.parametrize("room", rooms.ordered_rooms())
+def test_the_text_of_a_room_is_one_sentence(room: str) -> None:
+    assert re.fullmatch(r"[^.]*(\w\.\w[^.]*)*\.", rooms.room_text(room)), "Let the docstring begin with one sentence."
 
 
 def test_every_metric_and_every_rule_of_a_warning_is_told() -> None:
@@ -88,6 +103,30 @@ def test_predicting_by_blocks_as_the_page_on_streaming_does(
     assert capsys.readouterr().out == "(300,) (300, 2)\n"
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("recording")
+def test_the_page_on_exporting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its blocks are run from top to bottom; the example is run in tests/runs/test_exporting.py."""
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for kind, block in marked_blocks("export.md"):
+        if kind == "python":
+            exec(block, names)
+        for line in block.splitlines() if kind == "sh" else ():
+            program, verb, *arguments = shlex.split(line, comments=True)
+            if program == "polyformer":
+                assert run(verb, *arguments, *(["--set=epochs=2"] if verb == "train" else [])) == 0
+    assert "['safe', 'mine'] (3, 2)" in capsys.readouterr().out
+    assert names["logits"].shape == (600, 1)
+    lines = [line.split("|")[1] for line in page("export.md").splitlines() if line.startswith("| `")]
+    described = {name for cell in lines for name in re.findall(r"`(\w+)`", cell)}
+    recipe = json.loads(Path("model.onnx.json").read_text())
+    assert described == set(recipe) - {"format", "polyformer", "file", "model"}
+
+
 def test_the_page_on_tables_shows_what_was_measured() -> None:
     rows = json.loads((Path(__file__).parents[1] / "benchmarks" / "results" / "tables.json").read_text())
     assert [row["graph"] for row in rows][:-1] == list(GRAPHS)
@@ -113,3 +152,40 @@ def test_the_tutorial_from_two_tables_to_predictions(
     assert result["test"] > 0.7
     assert float(re.findall(r"(0\.\d+) of the test customers are right", printed)[0]) > 0.7
     assert "600 customers; the first without a label: c400 buys" in printed
+
+
+@pytest.mark.slow
+def test_the_page_on_python_runs_from_top_to_bottom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    printed = ""
+    for kind, block in marked_blocks("python.md"):
+        if kind == "python":
+            exec(block, names)
+            printed = capsys.readouterr().out
+        else:
+            assert (kind, block) == ("text", printed)
+    assert names["probabilities"].shape == names["sets"].shape == (900, 2)
+    assert names["accuracy"] > 0.7
+    assert names["some"].shape == (3,)
+    assert np.isfinite(names["scores"]).all()
+    assert 0.8 < names["held"].mean() < 0.98
+    assert names["before"] != names["after"]
+    assert names["response"].shape == (3, 8, 5)
+
+
+def test_the_rules_of_calibration_are_told() -> None:
+    text = page("evaluation.md")
+    assert f"fewer than {calibration.TEMPERATURE_NODES} validation nodes" in text
+    assert f"Half of the validation nodes, at most {calibration.HELD_OUT_NODES:,}" in text
+
+
+def test_a_column_of_sets_as_the_page_on_results_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("train", BOARD, "--out", "RUN", "--no-report", *FAST) == 0
+    [command] = [block for kind, block in marked_blocks("evaluation.md") if kind == "sh"]
+    _, verb, *arguments = shlex.split(command)
+    assert run(verb, *arguments) == 0
+    assert "set" in pq.read_table("predictions.parquet").column_names

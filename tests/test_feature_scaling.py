@@ -17,6 +17,8 @@ from polyformer.importing import open_source
 from polyformer.propagation.disk import DiskEngine
 from polyformer.tokens import write_tokens
 from tests.cli.test_cli import FAST, run
+from tests.edits import plain_json
+from tests.listener import Listener
 
 COUNT = 400
 
@@ -103,7 +105,7 @@ def test_tokens_of_scaled_features_go_on_where_they_were_stopped(tmp_path: Path)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_tokens(scaled, tmp_path / "tokens", order=2, progress=stop)
+        write_tokens(scaled, tmp_path / "tokens", order=2, reporter=Listener(on_share=stop))
     assert (tmp_path / ".tokens.partial").exists()
     write_tokens(scaled, tmp_path / "tokens", order=2)
     whole = pf.compute_tokens(scaled, order=2)
@@ -209,7 +211,7 @@ def test_runs_of_earlier_versions_mean_no_scaling(own: Path, tmp_path: Path) -> 
     trained = tmp_path / "run"
     assert run("train", own, "--out", trained, *FAST, "--set", "scale_features=none") == 0
     same = predicted(own, trained)
-    config = json.loads((trained / "config.json").read_text())
+    config = plain_json(trained / "config.json")
     for part, key in ((config["settings"], "scale_features"), (config["card"]["settings"], "scale_features")):
         del part[key]
     del config["card"]["scaling"], config["task"]["preprocessing"]

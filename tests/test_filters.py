@@ -14,7 +14,6 @@ from polyformer.datasets import load_dataset
 from polyformer.errors import InvalidParameter
 from polyformer.filters import (
     cluster_filters,
-    default_channel,
     filter_coefficients,
     filter_response,
     frequency_grid,
@@ -23,7 +22,6 @@ from polyformer.filters import (
     write_filters,
 )
 from polyformer.models import MODELS, NodeModel, NodeWiseFilter, Workload
-from polyformer.prediction import Resources
 
 TASK = load_dataset("minefield:width=12,height=9")
 NODE_WISE = {
@@ -32,6 +30,7 @@ NODE_WISE = {
     "selfattn": {"heads": 1, "hidden_channels": 8, "order": 4},
     "dsf-gpr-r": {"order": 4},
     "dsf-bern-r": {"order": 4},
+    "cascade": {"heads": 2, "hidden_channels": 8, "num_layers": 3, "order": 2},
 }
 
 
@@ -65,7 +64,7 @@ def test_a_bare_polyattn_has_the_response_that_it_tells() -> None:
 
 def test_the_optimal_basis_answers_by_channel() -> None:
     model = cast(NodeWiseFilter, build("polyformer", basis="optimal", **NODE_WISE["polyformer"]))
-    channel = default_channel(model)
+    channel = model.default_channel
     assert channel == np.argmax(np.linalg.norm(TASK.graph.features, axis=0))
     assert filter_response(model, np.arange(3), frequency_grid(5), channel=channel).shape == (3, 2, 5)
 
@@ -101,7 +100,7 @@ def test_the_table_holds_coefficients_of_every_layer_and_what_they_give(tmp_path
     model: Any = build("polyformer", **NODE_WISE["polyformer"])
     nodes = np.array([7, 3, 90])
     path = tmp_path / "f.parquet"
-    assert write_filters(path, model, TASK, nodes, clusters=2, points=5) == 3
+    assert write_filters(path, model, TASK, Workload(nodes), clusters=2, points=5) == 3
     table = pq.read_table(path).to_pydict()
     assert table["node"] == [7, 3, 90]
     assert table["class"] == [("safe", "mine")[TASK.labels[node]] for node in nodes]
@@ -115,10 +114,22 @@ def test_the_table_holds_coefficients_of_every_layer_and_what_they_give(tmp_path
     assert table["degree"] == np.diff(TASK.graph.indptr)[nodes].tolist()
 
 
+def test_every_stage_of_a_cascade_has_a_response_relative_to_its_input(tmp_path: Path) -> None:
+    model: Any = build("cascade", **NODE_WISE["cascade"])
+    nodes, lam = np.array([7, 3, 90]), frequency_grid(5)
+    write_filters(tmp_path / "f.parquet", model, TASK, Workload(nodes), clusters=2, points=5)
+    table = pq.read_table(tmp_path / "f.parquet").to_pydict()
+    assert [model.filter_input(stage) for stage in (1, 2)] == ["the output of stage 1", "the output of stage 2"]
+    for stage, name in enumerate(("response", "layer1_response", "layer2_response")):
+        response = filter_response(model, nodes, lam, stage)
+        assert np.allclose(response, filter_coefficients(model, nodes, stage) @ model.token_response(lam))
+        assert np.allclose(table[f"{name}_head1"], response[:, 1], atol=1e-5)
+
+
 def test_tokens_on_disk_give_the_same_table(tmp_path: Path) -> None:
     write_filters(tmp_path / "a.parquet", build("polyformer", **NODE_WISE["polyformer"]), TASK)
     streamed = build("polyformer", token_route="streamed", **NODE_WISE["polyformer"])
-    write_filters(tmp_path / "b.parquet", streamed, TASK, resources=Resources(scratch=tmp_path))
+    write_filters(tmp_path / "b.parquet", streamed, TASK, Workload(scratch=tmp_path))
     whole, little = (pq.read_table(tmp_path / name).to_pydict() for name in ("a.parquet", "b.parquet"))
     assert whole["node"] == little["node"] == list(range(108))
     assert np.allclose(whole["layer1_head0"], little["layer1_head0"], atol=1e-5)

@@ -15,6 +15,7 @@ from polyformer.errors import DataNotFound, FileCorrupt, InvalidData, OutputExis
 from polyformer.graph import Graph
 from polyformer.importing import import_graph, open_source
 from polyformer.tokens import compute_tokens
+from tests.edits import rewrite_json
 from tests.oracles import exact_tokens
 
 
@@ -174,7 +175,7 @@ def test_degrees_too_small_to_divide_by(tmp_path: Path, weight: float) -> None:
 
 
 def test_small_weights_and_degrees(kernel: str) -> None:
-    """The smallest degree that there may be, a tiny weight beside large ones, and a weight of zero."""
+    """The smallest degree that is allowed, a tiny weight beside large ones, and a weight of zero."""
     least = float(np.finfo(np.float32).tiny)
     weights = [least, 1e-44, 1.0, 1.0, 0.0]
     graph = Graph([[0, 2, 2, 3, 5], [1, 3, 4, 4, 6]], np.eye(7), edge_weight=weights)
@@ -185,13 +186,12 @@ def test_small_weights_and_degrees(kernel: str) -> None:
 
 
 def forget_samples(folder: Path) -> None:
-    """Let a changed file pass the first look."""
-    manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "samples": {}}))
+    """Change the manifest so that a changed file passes the check of samples."""
+    rewrite_json(folder / "manifest.json", files={})
 
 
 def damaged_matrix(form: str) -> Any:
-    """Of shape (3, 3), with an index or a pointer that leads far out of it."""
+    """A matrix of shape (3, 3) with an index or a pointer far outside it."""
     matrix = sp.csr_matrix(np.eye(3, dtype=np.float32)).asformat(form.split()[0])
     (matrix.col if form == "coo" else matrix.indptr if form == "csr pointers" else matrix.indices)[1] = 10**8
     return matrix

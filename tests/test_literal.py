@@ -22,8 +22,8 @@ TASK = load_dataset("minefield:width=25,height=24")
 def test_loss_curves_agree(route: str, dtype: torch.dtype, epochs: int, tolerance: float) -> None:
     """Full batches, dropout off, the same initial weights, Adam with the attention's own learning rate."""
     settings = PolyFormerSettings(
-        order=5, num_layers=2, heads=4, hidden_channels=16, decay=1.4, dropout=0.0, attention_dropout=0.0,
-        attention_lr=5e-3, token_route=route,
+        basis="chebyshev", order=5, num_layers=2, heads=4, hidden_channels=16, decay=1.4, dropout=0.0,
+        attention_dropout=0.0, attention_lr=5e-3, token_route=route,
     )  # fmt: skip
     torch.manual_seed(0)
     ours = PolyFormerModel(7, 1, settings)

@@ -17,7 +17,7 @@ RANDOM = np.random.default_rng(0)
 
 
 def _probabilities(classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Scores with ties, of which the labels know something."""
+    """Scores with ties that are correlated with the labels."""
     labels = RANDOM.integers(0, classes, 300)
     scores = RANDOM.random((300, classes)).round(1) + 0.5 * (labels[:, None] == np.arange(classes)) + 0.01
     return scores / scores.sum(axis=1, keepdims=True), labels

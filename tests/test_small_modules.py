@@ -35,9 +35,12 @@ from polyformer.files import (
     write_json,
     write_whole,
 )
+from polyformer.files.schema import Schema, TableOf
 from polyformer.machine import available_memory, format_bytes, parse_bytes, peak_memory
 from polyformer.registry import Registry, format_spec, parse_spec
 from polyformer.settings import build_settings, setting, split_settings
+
+THING = Schema("a thing", TableOf())
 
 
 def test_registry_imports_entries_when_asked() -> None:
@@ -82,13 +85,13 @@ def test_settings_are_checked_against_their_types() -> None:
 
 
 def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
-    write_json(tmp_path / "a.json", {"x": 1})
+    write_json(tmp_path / "a.json", {"x": 1}, THING)
     with contextlib.suppress(RuntimeError), write_whole(tmp_path / "a.json") as file:
         file.write(b"half")
         raise RuntimeError
     with pytest.raises(ValueError, match="JSON compliant"):
-        write_json(tmp_path / "a.json", {"x": float("nan")})
-    assert read_json(tmp_path / "a.json", "a thing") == {"x": 1}
+        write_json(tmp_path / "a.json", {"x": float("nan")}, THING)
+    assert read_json(tmp_path / "a.json", THING) == {"x": 1}
     with contextlib.suppress(RuntimeError), new_directory(tmp_path / "d") as folder:
         (folder / "x").write_text("half")
         raise RuntimeError
@@ -98,7 +101,7 @@ def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_what_appears_is_on_the_disk_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A power cut may come at any moment: content is flushed before the name, and names when that is asked for."""
+    """A power cut may come at any moment: content is flushed before the rename, and the rename on request."""
     calls: list[str] = []
     for name in ("fsync", "replace"):
         original = getattr(os, name)
@@ -108,7 +111,7 @@ def test_what_appears_is_on_the_disk_before(tmp_path: Path, monkeypatch: pytest.
             return original(*arguments)
 
         monkeypatch.setattr(os, name, recorded)
-    write_json(tmp_path / "a.json", {"x": 1})
+    write_json(tmp_path / "a.json", {"x": 1}, THING)
     assert calls == ["fsync", "replace"]
     sync_directory(tmp_path)
     assert calls == ["fsync", "replace", "fsync"]
@@ -116,16 +119,16 @@ def test_what_appears_is_on_the_disk_before(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_directory_that_another_process_has_made_meanwhile(tmp_path: Path) -> None:
     with pytest.raises(OutputExists, match="already exists"), new_directory(tmp_path / "d"):
-        write_json(tmp_path / "d" / "theirs", {})
+        write_json(tmp_path / "d" / "theirs", {}, THING)
     assert [path.name for path in tmp_path.rglob("*")] == ["d", "theirs"]
 
 
 def test_unreadable_json(tmp_path: Path) -> None:
     with pytest.raises(DataNotFound, match=r"is not a thing: it has no b\.json"):
-        read_json(tmp_path / "b.json", "a thing")
+        read_json(tmp_path / "b.json", THING)
     (tmp_path / "b.json").write_text("{oops")
     with pytest.raises(FileCorrupt, match="cannot be read as JSON"):
-        read_json(tmp_path / "b.json", "a thing")
+        read_json(tmp_path / "b.json", THING)
 
 
 @pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "No space left"), (errno.EROFS, "Could not write")])
@@ -176,7 +179,7 @@ def test_errors_carry_exit_codes_and_builtins() -> None:
 def test_a_held_file_is_refused_and_one_that_cannot_be_locked_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some shared file systems have no locks; work on them goes on."""
+    """Some shared file systems have no locks; work continues without."""
     with (tmp_path / "lock").open("wb") as mine, (tmp_path / "lock").open("wb") as other:
         assert try_lock(mine)
         assert not try_lock(other)

@@ -72,7 +72,7 @@ def test_save_and_load(tmp_path, ids) -> None:
     assert np.array_equal(loaded.splits[0].test, [4, 5])
     assert (loaded.ids is None) == (ids is None)
     (tmp_path / "task" / "splits.npz").write_bytes(b"not a zip")
-    with pytest.raises(FileCorrupt, match="Labels or splits"):
+    with pytest.raises(FileCorrupt, match=r"splits\.npz' is not the file that was written"):
         Task.load(tmp_path / "task")
 
 

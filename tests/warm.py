@@ -29,14 +29,14 @@ _IMPORTS = [
     "polyformer.importing",
     "polyformer.models.polyformer",
     "polyformer.tokens",
-    "polyformer.training.run",
+    "polyformer.runs.execution",
     "polyformer.propagation.disk",
     "polyformer.experiments.runner",
     "polyformer.tuning.study",
     "tests.training.test_distributed",
 ]
 WARM = multiprocessing.get_context("forkserver")
-"""Starts processes as :mod:`multiprocessing` does, forked from one that has imported what they need."""
+"""Starts processes as :mod:`multiprocessing` does, forked from a process that has done the imports."""
 WARM.set_forkserver_preload(_IMPORTS)
 
 
@@ -62,12 +62,12 @@ class WarmProcess:
 
     @property
     def output(self) -> str:
-        """What it has printed so far."""
+        """The text that the process has printed to stdout so far."""
         return self.paths[0].read_text()
 
     @property
     def errors(self) -> str:
-        """What it has printed to stderr so far."""
+        """The text that the process has printed to stderr so far."""
         return self.paths[1].read_text()
 
     @property
@@ -80,7 +80,7 @@ class WarmProcess:
             os.kill(self.pid, number)
 
     def wait(self, seconds: float = 60.0) -> int:
-        """Its exit code, or the negative number of the signal that ended it."""
+        """The exit code of the process, or the negative number of the signal that ended it."""
         self._process.join(seconds)
         code = self._process.exitcode
         assert code is not None, f"the process did not end in {seconds} s"

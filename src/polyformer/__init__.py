@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 
+from polyformer.version import __version__
+
 TYPE_CHECKING = False  # typing takes a while to load, and until the command line runs Ctrl-C gives a traceback
 if TYPE_CHECKING:
     from typing import Any
@@ -24,16 +26,17 @@ if TYPE_CHECKING:
         list_bases,
     )
     from polyformer.datasets import load_dataset
-    from polyformer.estimators import PolyFormerClassifier
+    from polyformer.estimators import PolyFormerClassifier, PolyFormerRegressor
     from polyformer.graph import Graph
     from polyformer.nn.polyattn import PolyAttn
     from polyformer.nn.polyformer import PolyFormer
+    from polyformer.runs.run import Run
+    from polyformer.runs.train import train
     from polyformer.splits import Split
     from polyformer.tasks import Task
     from polyformer.tokens import compute_tokens, open_tokens
     from polyformer.transforms import PolyTokens
-
-__version__ = "0.1.0"
+    from polyformer.updates.tokens import update_tokens
 
 _PUBLIC = {
     "Bernstein": "polyformer.bases",
@@ -47,7 +50,9 @@ _PUBLIC = {
     "PolyAttn": "polyformer.nn.polyattn",
     "PolyFormer": "polyformer.nn.polyformer",
     "PolyFormerClassifier": "polyformer.estimators",
+    "PolyFormerRegressor": "polyformer.estimators",
     "PolyTokens": "polyformer.transforms",
+    "Run": "polyformer.runs.run",
     "Split": "polyformer.splits",
     "Task": "polyformer.tasks",
     "basis_response": "polyformer.bases",
@@ -55,6 +60,8 @@ _PUBLIC = {
     "list_bases": "polyformer.bases",
     "load_dataset": "polyformer.datasets",
     "open_tokens": "polyformer.tokens",
+    "train": "polyformer.runs.train",
+    "update_tokens": "polyformer.updates.tokens",
 }
 
 __all__ = [
@@ -69,15 +76,20 @@ __all__ = [
     "PolyAttn",
     "PolyFormer",
     "PolyFormerClassifier",
+    "PolyFormerRegressor",
     "PolyTokens",
+    "Run",
     "Split",
     "Task",
+    "__version__",
     "basis_response",
     "compute_tokens",
     "errors",
     "list_bases",
     "load_dataset",
     "open_tokens",
+    "train",
+    "update_tokens",
 ]
 
 
@@ -90,4 +102,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted(__all__)

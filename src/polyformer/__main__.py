@@ -1,4 +1,4 @@
-"""``python -m polyformer`` is the command line, also for each worker of ``torchrun -m polyformer``."""
+"""The entry point: ``python -m polyformer`` is the command line, also for each worker of ``torchrun``."""
 
 from __future__ import annotations
 

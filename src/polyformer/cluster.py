@@ -1,4 +1,4 @@
-"""Ray, if it is installed: a cluster that is there or one started on this machine, and tasks that run on it."""
+"""Ray, if it is installed: a running cluster or one started on this machine, and the tasks that run on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from polyformer.errors import InvalidParameter, MissingDependency, OutOfResources, PolyformerError
 from polyformer.machine import format_bytes, num_cores
 
-__all__ = ["MAX_RETRIES", "Node", "capacity", "connected", "import_ray", "nodes", "run_tasks"]
+__all__ = ["MAX_RETRIES", "Node", "capacity", "connected", "cpus_per_task", "import_ray", "nodes", "run_tasks"]
 
 MAX_RETRIES = 3
 """How often a task whose process or node was lost is started again."""
@@ -142,6 +142,16 @@ def nodes() -> list[Node]:
 def _alive() -> list[Node]:
     resources = [node["Resources"] for node in import_ray().nodes() if node["Alive"]]
     return [Node(int(has["CPU"]), int(has.get("memory", 0))) for has in resources if has.get("CPU", 0) >= 1]
+
+
+def cpus_per_task(tasks: int, machines: Sequence[Node]) -> int:
+    """The most CPUs that each of so many tasks can have, none of them spread over two nodes; 0 if the CPUs are too few.
+
+    >>> cpus_per_task(2, [Node(8, 0), Node(8, 0)]), cpus_per_task(5, [Node(8, 0), Node(8, 0)])
+    (8, 2)
+    """
+    choices = range(max((node.cpus for node in machines), default=0), 0, -1)
+    return next((cpus for cpus in choices if sum(node.cpus // cpus for node in machines) >= tasks), 0)
 
 
 def capacity() -> tuple[int, int]:

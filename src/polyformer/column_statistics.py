@@ -1,4 +1,4 @@
-"""What is known of each column of dense features after one pass over its rows."""
+"""Statistics of each column of dense features, from one pass over the rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polyformer.errors import InvalidData
 __all__ = ["LARGEST_FEATURE", "ColumnStatistics"]
 
 LARGEST_FEATURE = 1e19
-"""The largest size of a feature: the square of a larger one does not fit in float32, in which models compute."""
+"""The largest size of a feature: models compute in float32, which cannot hold the square of a larger one."""
 
 _PIECE_BYTES = 1 << 20
 _SAMPLED_VALUES = 1 << 21
@@ -22,14 +22,14 @@ _NORMAL_QUARTILES = 1.349
 
 @dataclass(frozen=True, eq=False)
 class ColumnStatistics:
-    """Of d columns, (d,) each.
+    """Statistics of d columns, an array (d,) each.
 
     Attributes:
         scalable: whether the column holds more than zeros and ones.
         mostly_zero: whether more than half of its values are zero.
         centre: the median, 0 where most values are zero.
-        spread: interquartile range / 1.349 (1 for standard normal values); the standard deviation where that range is
-            zero; the median size of the other values where most are zero. Positive.
+        spread: a positive number: interquartile range / 1.349 (1 for standard normal values); the standard deviation
+            if that range is zero; the median size of the other values if most values are zero.
         largest: the largest distance from the centre.
     """
 
@@ -41,10 +41,10 @@ class ColumnStatistics:
 
     @classmethod
     def of(cls, features: np.ndarray, names: Sequence[str]) -> ColumnStatistics:
-        """From all rows; quantiles of more than 2^21 values come from evenly spaced rows, so that memory is bounded.
+        """Statistics of all rows; quantiles of more than 2^21 values are those of evenly spaced rows, to bound memory.
 
         Args:
-            names: of the columns, for the sentence that refuses a value.
+            names: names of the columns, for the sentence that refuses a value.
         """
         count, width = features.shape
         step = max(1, -(-count * width // _SAMPLED_VALUES))
@@ -87,7 +87,7 @@ def _location(sample: np.ndarray, deviation: np.ndarray, mostly_zero: np.ndarray
 
 
 def _refuse_unusable(least: np.ndarray, most: np.ndarray, names: Sequence[str]) -> None:
-    """Refuse numbers that no check has seen before: those of a file that another version wrote."""
+    """Refuse numbers that were never checked: another version wrote the file that holds them."""
     for ends in (least, most):
         bad = np.flatnonzero(~(np.abs(ends) <= LARGEST_FEATURE))
         if len(bad):

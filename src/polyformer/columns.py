@@ -1,4 +1,4 @@
-"""The columns of a table that became features: kept with a graph and a model, so that another table is read alike."""
+"""The columns of a table that became features, kept so that another table is read in the same way."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["Column", "check_columns", "columns_from_json", "columns_to_read", "f
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, and which features it became.
+    """A column of a table, and the features that it became.
 
     Attributes:
-        width: how many features: 1 for a number, 2 for a number with an indicator, the length of a vector, the number
+        width: number of features: 1 for a number, 2 for a number with an indicator, the length of a vector, the number
             of categories.
-        categories: the values that have a feature of zeros and ones each; None for numbers and vectors.
+        categories: values that became a feature of zeros and ones each; None for numbers and vectors.
         kind: ``number`` (also truth values), ``date`` (days since 1970), ``vector``, ``category``, or
             ``structure``: no column of a table, but made from the edges.
-        median: what fills a missing number; None where that is not known.
-        indicator: whether a second feature is 1 where the number was missing.
+        median: number that fills a missing number; None if the median is not known.
+        indicator: whether a second feature marks with 1 the nodes whose number was missing.
 
     >>> str(Column("age")), str(Column("country", 2, ("DE", "FR")))
     ("'age'", "'country' with the 2 categories DE, FR")
@@ -45,12 +45,12 @@ class Column:
 
 
 def columns_from_json(content: Sequence[Mapping[str, Any]] | None) -> tuple[Column, ...] | None:
-    """From a list of objects with the names of :class:`Column`; None if nothing is known."""
+    """Columns from a list of JSON objects with the field names of :class:`Column`; None if no columns are known."""
     return None if content is None else tuple(_column_from_json(part) for part in content)
 
 
 def _column_from_json(part: Mapping[str, Any]) -> Column:
-    """One column; earlier versions wrote name, width and categories alone."""
+    """A column from its JSON object; earlier versions wrote name, width and categories alone."""
     categories = None if part["categories"] is None else tuple(part["categories"])
     plain = "category" if categories is not None else "number" if part["width"] == 1 else "vector"
     return Column(
@@ -64,7 +64,7 @@ def _column_from_json(part: Mapping[str, Any]) -> Column:
 
 
 def feature_names(columns: Sequence[Column] | None, num_features: int) -> list[str]:
-    """What each feature is called: by the column that it comes from, or by its place where there is no table.
+    """Names of the features: each is named by the column that it comes from, or by its number without a table.
 
     >>> feature_names((Column("age", 2, indicator=True), Column("country", 2, ("DE", "FR"))), 4)
     ['age', 'age missing', 'country=DE', 'country=FR']
@@ -83,14 +83,14 @@ def feature_names(columns: Sequence[Column] | None, num_features: int) -> list[s
 
 
 def columns_to_read(trained: tuple[Column, ...] | None) -> tuple[Column, ...] | None:
-    """The columns that a table must have for a model: none where the model's features are made from the structure."""
+    """The columns that a table must have for a model: features made from the structure need no column."""
     if trained is None:
         return None
     return tuple(column for column in trained if column.kind != "structure")
 
 
 def vector_spans(columns: Sequence[Column] | None) -> list[slice]:
-    """Which ranges of features are vectors."""
+    """The range of features of each vector column."""
     spans, start = [], 0
     for column in columns or ():
         if column.kind == "vector":
@@ -100,7 +100,7 @@ def vector_spans(columns: Sequence[Column] | None) -> list[slice]:
 
 
 def check_columns(trained: Sequence[Column] | None, given: Sequence[Column] | None, data: str) -> None:
-    """Refuse data whose features are others than those a model was trained on, where both are known."""
+    """Refuse data whose columns differ from the columns that a model was trained on, if both are known."""
     if trained is None or given is None:
         return
     for i in range(max(len(trained), len(given))):

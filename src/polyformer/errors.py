@@ -58,7 +58,7 @@ class PresetNotFound(InvalidParameter):
 
 
 class OutputExists(InvalidParameter):
-    """The output would overwrite something that is already there."""
+    """The output would overwrite an existing file or directory."""
 
 
 class OutputBusy(PolyformerError):
@@ -66,13 +66,13 @@ class OutputBusy(PolyformerError):
 
 
 class DataNotFound(PolyformerError, FileNotFoundError):
-    """A file or directory that should be read is not there."""
+    """A file or directory that should be read does not exist."""
 
     exit_code = 2
 
 
 class FileCorrupt(PolyformerError):
-    """A file of ours, or a downloaded one, that is truncated, changed or of another format."""
+    """A file that polyformer wrote or downloaded is truncated, changed or of another format."""
 
     exit_code = 2
 
@@ -84,15 +84,15 @@ class MissingDependency(PolyformerError, ImportError):
 
 
 class KernelRefused(PolyformerError):
-    """The native kernel was given what it cannot take, e.g. an array that is too short: a fault of polyformer."""
+    """The native kernel got an argument that it cannot take, e.g. an array that is too short: a fault of polyformer."""
 
 
 class DownloadFailed(PolyformerError):
-    """A file could not be fetched or is not what was promised."""
+    """A file could not be downloaded, or its content is not the expected one."""
 
 
 class OutOfResources(PolyformerError):
-    """Memory or disk cannot hold what was asked for, or it would take hours."""
+    """The work would need more memory or disk than there is, or take hours."""
 
 
 class WriteFailed(OutOfResources):
@@ -104,14 +104,14 @@ class TrainingDiverged(PolyformerError):
 
 
 class Interrupted(PolyformerError):
-    """The user stopped the work; the same command goes on with what was done so far."""
+    """The user stopped the work; the same command continues from what is done."""
 
     exit_code = EXIT_CODE
 
 
 class TrainingInterrupted(Interrupted):
-    """Training was stopped by the user; what was done so far is in the run directory."""
+    """The user stopped training; the run directory holds what is done."""
 
 
 class WorkerLost(PolyformerError):
-    """One of the processes that train together has ended; what was saved last is in the run directory."""
+    """One of the processes that train together has ended; the run directory holds the last checkpoint."""

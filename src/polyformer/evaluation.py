@@ -1,6 +1,6 @@
-"""Whether a result is any good: every score, the score of guessing, an interval, the threshold, and warnings.
+"""How good a result is: every score, the score of guessing, an interval, a threshold, and warnings.
 
-Here and nowhere else stand the rules by which a result is called uncertain.
+The rules by which a result is called uncertain stand here and nowhere else.
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ from typing import Any
 
 import numpy as np
 
+from polyformer.bootstrap import bootstrap_rows, middle_95
 from polyformer.files import finite
 from polyformer.metrics import METRICS, Metric, best_threshold, fitting_metrics
 from polyformer.splits import Split
 
-__all__ = ["FEW_VALIDATION_NODES", "Judge", "Verdict", "data_warnings", "guess", "judge"]
+__all__ = ["FEW_VALIDATION_NODES", "Judge", "Verdict", "data_warnings", "guess", "judge", "paired_gain"]
 
 RESAMPLES = 400
 """How often the judged nodes are drawn again, with replacement, for an interval."""
 
 FEW_VALIDATION_NODES, FEW_NODES_OF_A_CLASS = 30, 5
-"""Fewer validation nodes, and fewer nodes of a class in training or validation, give a warning."""
+"""Fewer validation nodes than the first number give a warning, and so do fewer nodes of a class in training or
+validation than the second."""
 
 UNEQUAL_SHARE, THRESHOLD_NODES = 0.4, 20
-"""Two classes are unequal if one has less than this share of the training nodes; then a threshold is chosen, if
-validation has so many nodes of each class."""
+"""Two classes are unequal if one has less than this share of the training nodes. A threshold is selected for unequal
+classes if validation has at least this number of nodes of each class."""
 
 _DRAWN_ENTRIES = 40_000
 _NAMED_CLASSES = 5
@@ -36,9 +38,9 @@ class Judge:
     """How a run scores its validation nodes: by its metric and, for two unequal classes, at the best threshold.
 
     Where few nodes belong to one class, no probability of that class may exceed 0.5, and a metric of predicted classes
-    is the same in every epoch. So such a metric is read at the threshold at which it is largest, and the same threshold
-    is used on all nodes afterwards. Metrics of probabilities need no threshold: then the predicted classes are those of
-    the largest balanced accuracy.
+    is the same in every epoch. So such a metric is computed at the threshold at which it is largest, and the same
+    threshold is used on all nodes afterwards. Metrics of probabilities need no threshold: then classes are predicted at
+    the threshold with the largest balanced accuracy.
     """
 
     metric: Metric
@@ -49,19 +51,19 @@ class Judge:
         """The judge of a run.
 
         Args:
-            labels: (N,) of the whole graph; those of training and validation nodes are read.
-            two_classes: whether the model tells two classes apart, rather than more, or values.
+            labels: (N,) labels of the whole graph; only those of training and validation nodes are read.
+            two_classes: whether the model predicts two classes; False for more classes and for values.
         """
         return cls(METRICS[metric], two_classes and _are_unequal(labels[split.train], labels[split.val]))
 
     def score(self, scores: np.ndarray, labels: np.ndarray) -> float:
-        """The metric of validation nodes."""
+        """The metric on validation nodes."""
         if self.adjusts and self.metric.counts is not None:
             return best_threshold(self.metric, scores, labels)[1]
         return self.metric(scores, labels)
 
     def threshold(self, scores: np.ndarray, labels: np.ndarray) -> float | None:
-        """From which probability on the second class is predicted, by validation nodes; None for the most probable."""
+        """Probability above which the second class is predicted, from validation nodes; None for no threshold."""
         if not self.adjusts:
             return None
         metric = METRICS["balanced_accuracy"] if self.metric.counts is None else self.metric
@@ -75,9 +77,9 @@ def _are_unequal(train: np.ndarray, val: np.ndarray) -> bool:
 
 
 def guess(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """What somebody answers who knows the training labels only: the classes' shares (C,), or the mean value (1,).
+    """The answer of a guess that knows the training labels only: the share of each class (C,), or the mean value (1,).
 
-    The most probable class of the shares is the most common class.
+    The class with the largest share is the most common class.
 
     >>> guess(np.array([0, 1, 1, 1]), 2), guess(np.array([1.0, 2.0]), 0)
     (array([0.25, 0.75]), array([1.5]))
@@ -89,13 +91,13 @@ def guess(labels: np.ndarray, num_classes: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A model's scores on some nodes beside those of guessing; None where a score is not defined.
+    """Scores of a model and of guessing on the same nodes; None stands for a score that is not defined.
 
     Attributes:
         scores: every metric that fits the labels, by name.
-        interval: 95 % of the score over resampled nodes.
-        baseline: the score of guessing.
-        gain: 95 % of the paired difference to guessing, positive where the model is better.
+        interval: interval that holds 95 % of the scores on resampled nodes.
+        baseline: score of guessing.
+        gain: interval that holds 95 % of the paired differences to guessing; positive if the model is better.
     """
 
     metric: str
@@ -106,7 +108,7 @@ class Verdict:
     gain: tuple[float, float] | None
 
     def to_json(self) -> dict[str, Any]:
-        """For ``result.json``."""
+        """The part of ``result.json`` that tells of the verdict."""
         interval, gain = (None if pair is None else list(pair) for pair in (self.interval, self.gain))
         return {
             "test_interval": interval,
@@ -119,7 +121,7 @@ class Verdict:
         """A sentence if the model does not beat guessing.
 
         Args:
-            answer: what is guessed, in words.
+            answer: the guess, in words.
         """
         if self.score is None or self.baseline is None or self.gain is None or self.gain[0] > 0:
             return []
@@ -136,7 +138,7 @@ class Verdict:
 def judge(
     metric: str, scores: np.ndarray, labels: np.ndarray, guessed: np.ndarray, threshold: float | None = None
 ) -> Verdict:
-    """Scores (n, C) of nodes beside their labels (n,), and beside what :func:`guess` gives."""
+    """Judge the scores (n, C) of nodes by their labels (n,), beside the answer ``guessed`` of :func:`guess`."""
     fitting = fitting_metrics("values" if labels.dtype.kind == "f" else "classes")
     values = {name: finite(METRICS[name](scores, labels, threshold)) for name in fitting}
     same = np.broadcast_to(guessed, (len(labels), len(guessed)))
@@ -150,19 +152,36 @@ def judge(
     return Verdict(metric, score, values, interval, baseline, gain)
 
 
+def paired_gain(metric: str, scores: np.ndarray, others: np.ndarray, labels: np.ndarray) -> tuple[float, float] | None:
+    """95 % of the difference between two models' scores (n, C) over the same resampled nodes, positive for the first.
+
+    None where the metric is not defined on these nodes.
+
+    >>> labels = np.array([0, 1] * 50)
+    >>> low, high = paired_gain("accuracy", np.eye(2)[labels], np.eye(2)[0 * labels], labels)
+    >>> 0.3 < low < 0.5 < high < 0.7
+    True
+    """
+    kind = METRICS[metric]
+    difference = kind.gain(kind(scores, labels), kind(others, labels))
+    if len(labels) < 2 or not np.isfinite(difference):
+        return None
+    ours, theirs = _resampled(kind, scores, others, labels, None)
+    return _interval(np.array([kind.gain(a, b) for a, b in zip(ours, theirs, strict=True)]), difference)
+
+
 def _resampled(
     metric: Metric, scores: np.ndarray, same: np.ndarray, labels: np.ndarray, threshold: float | None
 ) -> np.ndarray:
     """The metric of the model and of guessing on the same draws of nodes: (2, draws).
 
-    Of many nodes each draw takes fewer; the deviations from the mean, which then are larger, are scaled down by the
-    root of the ratio.
+    A draw takes fewer nodes than there are if there are many. Deviations from the mean are then larger, and are scaled
+    down by the square root of the ratio.
     """
-    random, count = np.random.default_rng(0), len(labels)
+    count = len(labels)
     drawn = min(count, max(500, _DRAWN_ENTRIES // scores.shape[1]))
     values = np.empty((2, RESAMPLES))
-    for i in range(RESAMPLES):
-        rows = random.integers(0, count, drawn)
+    for i, rows in enumerate(bootstrap_rows(count, RESAMPLES, drawn)):
         values[:, i] = metric(scores[rows], labels[rows], threshold), metric(same[rows], labels[rows])
     values = values[:, np.isfinite(values).all(axis=0)]
     if drawn == count or values.shape[1] == 0:
@@ -172,25 +191,25 @@ def _resampled(
 
 
 def _interval(values: np.ndarray, score: float) -> tuple[float, float] | None:
-    """The middle 95 %, widened to hold the score itself."""
+    """The interval of the middle 95 % of the values, widened so that it holds the score itself."""
     if len(values) == 0:
         return None
-    least, most = np.quantile(values, [0.025, 0.975])
-    return min(float(least), score), max(float(most), score)
+    low, high = middle_95(values)
+    return min(low, score), max(high, score)
 
 
 def data_warnings(labels: np.ndarray, split: Split, names: Sequence[str]) -> list[str]:
-    """A sentence where validation is too small to select by, and one where classes have almost no training node.
+    """Warnings, a sentence each: validation is too small to select by, or a class has almost no training nodes.
 
     Args:
-        labels: (N,) of the whole graph.
-        names: of the classes; none for real values.
+        labels: (N,) labels of the whole graph.
+        names: names of the classes; empty for real values.
     """
     warnings, count = [], len(split.val)
     if count < FEW_VALIDATION_NODES:
         warnings.append(
-            f"Validation has {count} nodes, fewer than {FEW_VALIDATION_NODES}, so which epoch is kept is partly "
-            f"chance. Put more labelled nodes into validation."
+            f"Validation has {count} nodes, fewer than {FEW_VALIDATION_NODES}, so chance partly decides which "
+            f"epoch is kept. Put more labelled nodes into validation."
         )
     if not names:
         return warnings

@@ -1,39 +1,41 @@
-"""Between a task as it was read and a model: features on a common scale, and made from the structure if there are none.
+"""Features made ready for a model: put on a common scale, or made from the structure if a graph has none.
 
-A run keeps what was done, columns and scaling, in its ``ModelCard``; other graphs are prepared by the same numbers.
+A run keeps columns and scaling in its ``ModelCard``, and other graphs are prepared with the same numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from polyformer.columns import Column
 from polyformer.feature_scaling import FeatureScaling
 from polyformer.graph import Graph
+from polyformer.reporter import SILENT, Reporter
 from polyformer.structure_features import STRUCTURE_COLUMNS, are_structural, structure_features
 from polyformer.tasks import Task
 
 __all__ = ["prepare_alike", "prepare_graph", "prepare_task", "prepare_task_alike"]
 
 
-def prepare_task(task: Task, scale_features: str, report: Callable[[str], None] | None = None) -> Task:
-    """The task whose features are ready for training; what was done is told and kept in ``task.preprocessing``.
+def prepare_task(task: Task, scale_features: str, reporter: Reporter = SILENT) -> Task:
+    """The task with features that are ready for training.
+
+    The reporter says a sentence on each change, and ``task.preprocessing`` keeps it.
 
     Args:
         scale_features: ``auto`` or ``none``; see :class:`polyformer.training.settings.TrainingSettings`.
     """
     graph, columns, sentences = prepare_graph(task.graph, task.columns, scale_features)
-    for sentence in sentences if report is not None else ():
-        assert report is not None
-        report(sentence)
+    for sentence in sentences:
+        reporter.say(sentence)
     return replace(task, graph=graph, columns=columns, preprocessing=(*task.preprocessing, *sentences))
 
 
 def prepare_graph(
     graph: Graph, columns: tuple[Column, ...] | None, scale_features: str
 ) -> tuple[Graph, tuple[Column, ...] | None, list[str]]:
-    """The graph with features that are ready for training, their columns, and a sentence on each thing that was done.
+    """The graph with features that are ready for training, their columns, and a sentence on each change.
 
     Published data sets stay as they are: their features are used as in the paper.
     """
@@ -52,11 +54,11 @@ def prepare_graph(
 
 
 def prepare_alike(graph: Graph, columns: Sequence[Column] | None, scaling: FeatureScaling | None) -> Graph:
-    """The graph with features as those of a model: made from the structure if the model's were, scaled alike.
+    """The graph with features made and scaled as a model's features were.
 
     Args:
-        columns: of the model.
-        scaling: of the model; None for features as they are.
+        columns: columns of the model; structural ones say that the features are made from the structure.
+        scaling: scaling of the model's features; None leaves features as they are.
     """
     if are_structural(columns) and graph.scaling is None:
         graph = graph.with_features(structure_features(graph))
@@ -64,6 +66,6 @@ def prepare_alike(graph: Graph, columns: Sequence[Column] | None, scaling: Featu
 
 
 def prepare_task_alike(task: Task, columns: tuple[Column, ...] | None, scaling: FeatureScaling | None) -> Task:
-    """As :func:`prepare_alike`, of the graph of a task."""
+    """The task whose graph :func:`prepare_alike` has prepared."""
     graph = prepare_alike(task.graph, columns, scaling)
     return replace(task, graph=graph, columns=columns if are_structural(columns) else task.columns)

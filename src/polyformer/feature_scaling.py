@@ -1,4 +1,4 @@
-"""Numeric feature columns on a common scale, in a way that heavy tails survive."""
+"""Numeric feature columns put on a common scale, in a way that heavy tails survive."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class ScaledColumns:
 
 @dataclass(frozen=True)
 class FeatureScaling:
-    r"""What brings the numeric columns of dense features to a common scale; no label is used.
+    r"""The numbers that bring the numeric columns of dense features to a common scale; no label is used.
 
-    A number of its own becomes :math:`z = (\mathrm{asinh}((x - c) / s) - m) / v`, where c is the median, s the
+    A column scaled alone becomes :math:`z = (\mathrm{asinh}((x - c) / s) - m) / v`, where c is the median, s the
     interquartile range / 1.349 (the standard deviation where that range is zero), and m and v are mean and standard
     deviation of the asinh. The asinh is linear near the centre and a logarithm in the tails, so that one account with a
     million views does not push all others together.
@@ -74,10 +74,10 @@ class FeatureScaling:
 
     @classmethod
     def fit(cls, features: Any, columns: Sequence[Column] | None = None) -> FeatureScaling:
-        """From all rows of (N, d) features; those of a mapped file are read in pieces, twice.
+        """The scaling of (N, d) features, from all rows; a memory-mapped file is read in pieces, twice.
 
         Args:
-            columns: the columns of a table that the features come from, which tell vectors from numbers.
+            columns: columns of the table that the features come from; they tell vectors from numbers.
         """
         num_columns = int(features.shape[1])
         if not isinstance(features, np.ndarray) or num_columns == 0:
@@ -106,7 +106,7 @@ class FeatureScaling:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of all its numbers."""
+        """A hash of all numbers of the scaling."""
         return hashlib.blake2b(json.dumps(self.to_json()).encode(), digest_size=8).hexdigest()
 
     def apply(self, values: np.ndarray, first: int = 0, out: np.ndarray | None = None) -> np.ndarray:
@@ -133,7 +133,7 @@ class FeatureScaling:
 
     @cached_property
     def _columns(self) -> tuple[np.ndarray, np.ndarray]:
-        """Column numbers that go through the asinh, and those that are only divided."""
+        """Numbers of the columns that go through the asinh, and of the columns that are only divided."""
         bent, straight = (
             [np.arange(part.start, part.stop) for part in self.parts if (part.spread is None) == plain]
             for plain in (False, True)
@@ -153,7 +153,7 @@ class FeatureScaling:
         return centre, spread, mean, deviation
 
     def describe(self, columns: Sequence[Column] | None = None) -> str:
-        """One sentence on what is done, for people.
+        """A sentence for people on which columns are scaled.
 
         >>> FeatureScaling(3, (ScaledColumns(0, 1, 0.0, 1.0, 0.0, 1.0),)).describe((Column("age"), Column("flag", 2)))
         'scaled 1 numeric column (age); left 2 columns of zeros and ones'
@@ -169,23 +169,23 @@ class FeatureScaling:
         return "; ".join(words)
 
     def to_json(self) -> dict[str, Any]:
-        """What :meth:`from_json` reads; equal to what comes back from a file."""
+        """The JSON object that :meth:`from_json` reads; reading it from a file gives an equal object."""
         return {"num_columns": self.num_columns, "parts": [asdict(part) for part in self.parts]}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any] | None) -> FeatureScaling | None:
-        """From an object with the names of this class; None, as older versions wrote, stays None: no scaling."""
+        """The scaling from its JSON object; None, which older versions wrote, means no scaling."""
         if content is None:
             return None
         return cls(content["num_columns"], tuple(ScaledColumns(**part) for part in content["parts"]))
 
 
 class ScaledFeatures:
-    """(N, d) dense features that are scaled as they are read: in memory or mapped, never copied as a whole.
+    """(N, d) dense features that are scaled when they are read, and never copied as a whole.
 
     Args:
-        raw: the features as they are stored.
-        scaling: of their columns.
+        raw: features as they are stored, in memory or memory-mapped.
+        scaling: scaling of the columns.
     """
 
     dtype = np.dtype(np.float32)
@@ -200,12 +200,12 @@ class ScaledFeatures:
         return self.scaling.apply(self.raw[:, block], block.start)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """All of them in memory, for models that read them whole."""
+        """All features in memory, for models that read them whole."""
         return self.scaling.apply(self.raw).astype(self.dtype if dtype is None else dtype, copy=False)
 
 
 def _on_one_scale(statistics: ColumnStatistics, members: np.ndarray) -> bool:
-    """Whether columns are alike in size, near zero and without heavy tails."""
+    """Whether these columns have similar sizes, lie near zero and have no heavy tails."""
     size, centre = statistics.spread[members], np.abs(statistics.centre[members])
     return bool(
         size.max() <= _ONE_SCALE_RATIO * size.min()
@@ -223,7 +223,7 @@ def _block(members: np.ndarray, size: float) -> Iterator[ScaledColumns]:
 def _moments(
     features: np.ndarray, members: np.ndarray, centre: np.ndarray, spread: np.ndarray, mostly_zero: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation of the asinh of these columns over all rows; 0 and asinh(1) where zeros stay zeros."""
+    """Mean and deviation of the asinh of these columns over all rows; 0 and asinh(1) for columns that keep zeros."""
     total, squares = np.zeros(len(members)), np.zeros(len(members))
     if len(members):
         for _, piece in row_pieces(features, _PIECE_BYTES):
@@ -232,7 +232,7 @@ def _moments(
             squares += (bow * bow).sum(axis=0)
     mean = total / len(features)
     deviation = np.sqrt(np.maximum(squares / len(features) - mean * mean, 0))
-    deviation[deviation < 1e-9] = 1.0  # values that differ by rounding alone
+    deviation[deviation < 1e-9] = 1.0  # the values differ by rounding alone
     kept = mostly_zero[members]
     return np.where(kept, 0.0, mean), np.where(kept, math.asinh(1.0), deviation)
 

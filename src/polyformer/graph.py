@@ -1,4 +1,4 @@
-"""An undirected graph with node features, validated once and then trusted by everything below it."""
+"""An undirected graph with node features, checked once when it is made and trusted from then on."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from polyformer.feature_scaling import FeatureScaling, ScaledFeatures
 from polyformer.files import (
     array_digest,
     check_samples,
-    file_samples,
+    check_sealed,
+    map_npy,
     new_directory,
-    read_json,
-    require_keys,
-    write_json,
+    read_npy,
+    write_npy,
+    write_sparse,
 )
+from polyformer.graph_change_checks import change_arrays
+from polyformer.graph_changes import MOST_CHANGES, GraphChange
 from polyformer.graph_checks import (
     Features,
     check_csr,
@@ -34,14 +37,21 @@ from polyformer.graph_checks import (
     edges_of_adjacency,
     pyg_weights,
     sum_rows,
-    validate_sparse,
 )
+from polyformer.graph_edges import symmetric_csr
+from polyformer.graph_files import (
+    check_stored_features,
+    describe_arrays,
+    graph_file,
+    load_sparse,
+    open_version,
+    write_graph_manifest,
+)
+from polyformer.graph_journal import Journal
 
-__all__ = ["FORMAT", "Graph", "describe_arrays"]
+__all__ = ["Graph"]
 
-FORMAT = 1
-_ARRAY_FILES = ("indptr.npy", "indices.npy", "weights.npy", "features.npy", "features.npz")
-_MANIFEST_KEYS = ("num_nodes", "num_entries", "num_features", "weighted", "features", "structure", "fingerprint")
+_CSR = ("indptr", "indices")
 
 
 class Graph:
@@ -72,9 +82,13 @@ class Graph:
     weights: np.ndarray | None
     features: Features | None
     directory: Path | None = None
-    """The graph directory that it was opened from, if any: where other processes find the same graph."""
+    """The graph directory that this graph was opened from, if any: other processes find the same graph there."""
     published: bool = False
-    """Whether the features are those of a published data set, which are used as they were published."""
+    """Whether the features belong to a published data set; such features are used as they were published."""
+    manifest: dict[str, Any] | None = None
+    """What the manifest of the graph directory said when this graph was opened."""
+    removed: np.ndarray = np.empty(0, np.int64)
+    """Ids, rising, of nodes that were removed: rows without edges, with zeros as features, that are never predicted."""
 
     def __init__(
         self,
@@ -89,7 +103,7 @@ class Graph:
         self.features = check_features(features)
         count = count_nodes(source, target, self.features, num_nodes)
         weights = check_weights(edge_weight, len(source))
-        self.indptr, self.indices, self.weights = _symmetric_csr(source, target, weights, count)
+        self.indptr, self.indices, self.weights = symmetric_csr(source, target, weights, count)
         check_degrees(self.indptr, self.weights)
 
     @classmethod
@@ -100,9 +114,9 @@ class Graph:
         weights: np.ndarray | None = None,
         features: Features | None = None,
     ) -> Graph:
-        """Wrap arrays that already are a symmetric CSR pattern without self-loops or repeats (not checked for that).
+        """Wrap arrays that already are a symmetric CSR pattern without self-loops or repeats (which is not checked).
 
-        Arrays with gaps between their entries are copied, and weights that are not float32.
+        Arrays with gaps between their entries are copied, and so are weights that are not float32.
         """
         graph = cls.__new__(cls)
         graph.indptr, graph.indices = (np.asanyarray(array, order="C") for array in (indptr, indices))
@@ -122,8 +136,8 @@ class Graph:
     def from_pyg(cls, data: Any) -> Graph:
         """From a ``torch_geometric.data.Data`` with ``edge_index`` and, if present, ``x`` and ``edge_weight``.
 
-        Without ``edge_weight``, an ``edge_attr`` of one number per edge is the weight. A warning tells what becomes of
-        an ``edge_attr``: features of edges are not read.
+        Without ``edge_weight``, an ``edge_attr`` of one number per edge is the weight. Features of edges are not read,
+        so a warning says how an ``edge_attr`` is used.
         """
         if getattr(data, "edge_index", None) is None:
             raise InvalidData("'data' must have an edge_index. Got one without; pass a torch_geometric Data object.")
@@ -148,7 +162,7 @@ class Graph:
 
     @property
     def num_edges(self) -> int:
-        """|E|, every undirected edge counted once."""
+        """The number of edges; every undirected edge counts once."""
         return len(self.indices) // 2
 
     @property
@@ -160,9 +174,19 @@ class Graph:
     def degrees(self) -> np.ndarray:
         """(N,) float64: the number of neighbours, or the sum of the weights of a weighted graph.
 
-        Mapped arrays are read in pieces, and nothing is kept.
+        Memory-mapped arrays are read in pieces, and the result is not cached.
         """
         return sum_rows(self.indptr, self.weights)
+
+    @property
+    def version(self) -> int:
+        """How many changes the graph directory had seen when this graph was opened; 0 for a graph in memory."""
+        return 0 if self.manifest is None else int(self.manifest.get("version", 0))
+
+    @cached_property
+    def history(self) -> tuple[GraphChange, ...]:
+        """The last changes that led to this graph, oldest first: what tokens of an earlier version follow."""
+        return () if self.directory is None else Journal(self.directory, self.version).changes()
 
     @cached_property
     def longest_row(self) -> int:
@@ -175,7 +199,7 @@ class Graph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of structure, weights and features: what tokens and runs are tied to."""
+        """A hash of structure, weights and features, by which tokens and runs recognise their graph."""
         parts = [self.structure_fingerprint]
         if isinstance(self.features, ScaledFeatures):
             return f"{self.unscaled.fingerprint}+{self.features.scaling.digest}"
@@ -200,11 +224,72 @@ class Graph:
         """The same structure with other features."""
         checked = check_features(features)
         count_nodes(np.empty(0, np.int64), np.empty(0, np.int64), checked, self.num_nodes)
-        return Graph.from_csr(self.indptr, self.indices, self.weights, checked)
+        graph = Graph.from_csr(self.indptr, self.indices, self.weights, checked)
+        graph.removed = self.removed
+        if self.directory is not None or "history" in vars(self):
+            graph.history = self.history
+        return graph
+
+    def updated(
+        self,
+        add_edges: Any = None,
+        add_weights: Any = None,
+        remove_edges: Any = None,
+        add_features: Any = None,
+        set_features: Mapping[int, Any] | None = None,
+        remove_nodes: Any = None,
+    ) -> Graph:
+        """The graph after a change; this one stays as it is. Tokens follow with :func:`polyformer.update_tokens`.
+
+        Nodes are removed first, then edges, then nodes and edges are added. Degrees of changed rows are summed anew.
+
+        Args:
+            add_edges: (e, 2) node ids; new nodes have the ids N, N+1, …. An edge that is there gets the given weight.
+            add_weights: (e,) weights of these edges; 1 by default.
+            remove_edges: (e, 2) node ids of edges that are there.
+            add_features: (m, d) features of new nodes as they are stored, not scaled; (m, 0) where there are none.
+            set_features: node id to (d,) row.
+            remove_nodes: ids; their rows stay, empty, so that all other nodes keep their ids.
+
+        Example:
+            >>> path = Graph([[0, 1], [1, 2]], features=[[1.0], [2.0], [3.0]])
+            >>> changed = path.updated(add_edges=[[0, 3]], remove_edges=[[1, 2]], add_features=[[4.0]])
+            >>> changed
+            Graph(num_nodes=4, num_edges=2, num_features=1)
+        """
+        if isinstance(self.features, ScaledFeatures):
+            return self.unscaled.updated(
+                add_edges, add_weights, remove_edges, add_features, set_features, remove_nodes
+            ).scaled(self.scaling)
+        after = change_arrays(
+            self.indptr,
+            self.indices,
+            self.weights,
+            self.features,
+            self.removed,
+            add_edges=add_edges,
+            add_weights=add_weights,
+            remove_edges=remove_edges,
+            add_features=add_features,
+            set_features=set_features,
+            remove_nodes=remove_nodes,
+        )
+        parts = after.structure
+        change = GraphChange(
+            self.fingerprint, self.structure_fingerprint, self.num_nodes, parts.ends, parts.degrees, after.rows
+        )
+        graph = Graph.__new__(Graph)
+        graph.indptr, graph.indices, graph.weights = parts.indptr, parts.indices, parts.weights
+        graph.features, graph.removed, graph.published = after.features, after.removed, self.published
+        graph.history = (*self.history, change)[-MOST_CHANGES:]
+        if graph.features is self.features:  # only what changed is hashed again
+            features_digest = self.fingerprint[len(self.structure_fingerprint) :]
+            graph.fingerprint = graph.structure_fingerprint + features_digest
+        return graph
 
     @property
     def scaling(self) -> FeatureScaling | None:
-        """How the features are scaled as they are read; None for features as they are stored."""
+        """The scaling that is applied when features are read; None if features are used as they are stored."""
         return self.features.scaling if isinstance(self.features, ScaledFeatures) else None
 
     @cached_property
@@ -213,7 +298,7 @@ class Graph:
         return self
 
     def scaled(self, scaling: FeatureScaling | None) -> Graph:
-        """The same graph whose dense features are scaled as they are read; as it is where nothing is to be scaled."""
+        """The same graph whose dense features are scaled when they are read; without a scaling, the graph as stored."""
         raw = self.unscaled
         if scaling is None or not scaling.parts:
             return raw
@@ -226,57 +311,63 @@ class Graph:
         graph = Graph.from_csr(raw.indptr, raw.indices, raw.weights, ScaledFeatures(raw.features, scaling))
         graph.unscaled, graph.directory, graph.published = raw, raw.directory, raw.published
         graph.structure_fingerprint = raw.structure_fingerprint
+        graph.manifest, graph.removed = raw.manifest, raw.removed
         return graph
 
     def save(self, directory: str | Path) -> None:
         """Write a *graph directory*: ``manifest.json`` and one memory-mappable file per array."""
         with new_directory(Path(directory)) as folder:
-            write_json(folder / "manifest.json", self.write_arrays(folder))
+            write_graph_manifest(folder, self.write_arrays(folder))
 
     def write_arrays(self, folder: Path) -> dict[str, Any]:
-        """Write the arrays into ``folder`` and return the manifest that describes them; scaled features as scaled."""
+        """Write the arrays into ``folder``, features as scaled, and return the manifest that describes the arrays."""
         if isinstance(self.features, ScaledFeatures):
             return self.with_features(np.asarray(self.features)).write_arrays(folder)
-        np.save(folder / "indptr.npy", self.indptr)
-        np.save(folder / "indices.npy", self.indices)
+        write_npy(folder / "indptr.npy", self.indptr)
+        write_npy(folder / "indices.npy", self.indices)
         if self.weights is not None:
-            np.save(folder / "weights.npy", self.weights)
+            write_npy(folder / "weights.npy", self.weights)
         if isinstance(self.features, np.ndarray):
-            np.save(folder / "features.npy", self.features)
+            write_npy(folder / "features.npy", self.features)
         elif self.features is not None:
-            sp.save_npz(folder / "features.npz", self.features, compressed=False)
+            write_sparse(folder / "features.npz", self.features)
         sizes = (self.num_nodes, len(self.indices), self.num_features)
         return describe_arrays(folder, *sizes, self.structure_fingerprint, self.fingerprint)
 
     @classmethod
     def load(cls, directory: str | Path, *, verify: bool = False) -> Graph:
-        """Open a graph directory; its arrays are memory-mapped. Files that were cut off or swapped are refused.
+        """Open a graph directory with memory-mapped arrays; refuse files that were cut off or swapped.
 
         Args:
-            directory: what :meth:`save` wrote.
+            directory: a directory that :meth:`save` wrote.
             verify: also recompute the content hash, which reads every byte.
         """
         folder = Path(directory)
         if not folder.is_dir():
             raise DataNotFound(f"There is no graph directory '{folder}'. Check the path, or make one with Graph.save.")
-        manifest = read_json(folder / "manifest.json", "a graph directory")
-        if not isinstance(manifest, dict) or manifest.get("kind") != "graph" or manifest.get("format") != FORMAT:
-            raise FileCorrupt(
-                f"'{folder}' is not a graph directory of format {FORMAT}. Make it again with this version."
-            )
-        require_keys(manifest, _MANIFEST_KEYS, folder / "manifest.json")
+        return open_version(folder, lambda manifest: cls._load_version(folder, manifest, verify))
+
+    @classmethod
+    def _load_version(cls, folder: Path, manifest: dict[str, Any], verify: bool) -> Graph:
+        """Open the files that a manifest names."""
         check_samples(folder, manifest.get("samples", {}))
+        check_sealed(folder, manifest.get("files", {}), whole=verify)
         graph = cls.__new__(cls)
-        graph.indptr, graph.indices = _map(folder / "indptr.npy"), _map(folder / "indices.npy")
-        graph.weights = _map(folder / "weights.npy") if manifest["weighted"] else None
+        graph.manifest = manifest
+        graph.indptr, graph.indices = (map_npy(graph_file(folder, manifest, f"{name}.npy")) for name in _CSR)
+        graph.weights = map_npy(graph_file(folder, manifest, "weights.npy")) if manifest["weighted"] else None
         kind = manifest["features"]
         graph.features = (
             None
             if kind is None
-            else _map(folder / "features.npy")
+            else map_npy(graph_file(folder, manifest, "features.npy"))
             if kind == "dense"
-            else _load_sparse(folder / "features.npz")
+            else load_sparse(graph_file(folder, manifest, "features.npz"))
         )
+        if manifest.get("removed"):
+            graph.removed = read_npy(graph_file(folder, manifest, "removed.npy"))
+        if isinstance(graph.features, np.ndarray):
+            check_stored_features(graph_file(folder, manifest, "features.npy"), graph.features, verify)
         _check_manifest(graph, manifest, folder)
         if verify and graph.fingerprint != manifest["fingerprint"]:
             raise FileCorrupt(
@@ -294,48 +385,6 @@ class Graph:
         )
 
 
-def describe_arrays(
-    folder: Path, num_nodes: int, num_entries: int, num_features: int, structure: str, fingerprint: str
-) -> dict[str, Any]:
-    """The manifest of the arrays that stand in ``folder``, from their sizes and hashes."""
-    dense, sparse = ((folder / f"features.{ending}").exists() for ending in ("npy", "npz"))
-    return {
-        "format": FORMAT,
-        "kind": "graph",
-        "num_nodes": num_nodes,
-        "num_edges": num_entries // 2,
-        "num_entries": num_entries,
-        "num_features": num_features,
-        "weighted": (folder / "weights.npy").exists(),
-        "features": "dense" if dense else "sparse" if sparse else None,
-        "structure": structure,
-        "fingerprint": fingerprint,
-        "samples": file_samples(folder, _ARRAY_FILES),
-    }
-
-
-def _symmetric_csr(
-    source: np.ndarray, target: np.ndarray, weights: np.ndarray | None, num_nodes: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Both directions of every edge, sorted by row and column, without loops and repeats."""
-    keep = source != target
-    source, target = source[keep].astype(np.int32), target[keep].astype(np.int32)
-    rows, columns = np.concatenate([source, target]), np.concatenate([target, source])
-    if weights is None:
-        # scipy's conversion is a counting sort that merges repeats; only the pattern is kept.
-        pattern = sp.coo_matrix((np.ones(len(rows), np.int8), (rows, columns)), shape=(num_nodes, num_nodes)).tocsr()
-        pattern.sort_indices()
-        return pattern.indptr.astype(np.int64), pattern.indices.astype(np.int32), None
-    weights = np.tile(weights[keep], 2)
-    order = np.lexsort((-weights, columns, rows))
-    rows, columns, weights = rows[order], columns[order], weights[order]
-    first = np.ones(len(rows), bool)
-    first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
-    indptr = np.zeros(num_nodes + 1, np.int64)
-    np.cumsum(np.bincount(rows[first], minlength=num_nodes), out=indptr[1:])
-    return indptr, columns[first], weights[first]
-
-
 def _check_manifest(graph: Graph, manifest: Mapping[str, Any], folder: Path) -> None:
     try:
         check_csr(graph.indptr, graph.indices, graph.weights, graph.features)
@@ -350,23 +399,3 @@ def _check_manifest(graph: Graph, manifest: Mapping[str, Any], folder: Path) -> 
             raise FileCorrupt(
                 f"'{folder}' is damaged: its manifest says {name}={manifest[name]}, its arrays say {actual}."
             )
-
-
-def _map(path: Path) -> np.ndarray:
-    try:
-        return np.asanyarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except FileNotFoundError:
-        raise FileCorrupt(
-            f"'{path}' is missing from its graph directory. Restore it from a copy or make it again."
-        ) from None
-    except (ValueError, OSError, EOFError) as error:
-        raise FileCorrupt(f"'{path}' cannot be read ({error}). Restore it from a copy or make it again.") from None
-
-
-def _load_sparse(path: Path) -> sp.csr_matrix:
-    try:
-        matrix = sp.load_npz(path)
-        validate_sparse(matrix)
-        return sp.csr_matrix(matrix)
-    except Exception as error:  # zip, key, value and OS errors alike mean that the file is not what it was
-        raise FileCorrupt(f"'{path}' cannot be read ({error}). Restore it from a copy or make it again.") from None

@@ -1,4 +1,4 @@
-"""Rules that a graph's arrays must keep, each broken one refused with a sentence; checked once, on the way in."""
+"""The rules that a graph's arrays must keep: a graph that breaks one is refused with a sentence when it is made."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from polyformer.arrays import RowReader, row_pieces, row_ranges
 from polyformer.column_statistics import LARGEST_FEATURE
 from polyformer.errors import InvalidData
 from polyformer.feature_scaling import ScaledFeatures
+from polyformer.limits import MOST_NODES
 
 __all__ = [
     "Features",
@@ -33,7 +34,7 @@ _ROWS_PER_CHECK = 1 << 16
 
 
 def to_numpy(values: Any, name: str) -> np.ndarray:
-    """Accept what numpy understands and torch tensors."""
+    """An array from anything that numpy understands, or from a torch tensor."""
     if hasattr(values, "detach"):
         values = _from_tensor(values, name)
     try:
@@ -48,7 +49,7 @@ def to_numpy(values: Any, name: str) -> np.ndarray:
 
 
 def _from_tensor(tensor: Any, name: str) -> np.ndarray:
-    """A dense torch tensor as an array; bfloat16, which numpy has not, as float32."""
+    """A dense torch tensor as an array; bfloat16, which numpy lacks, becomes float32."""
     plain = tensor.detach().cpu()
     try:
         return np.asarray((plain.float() if str(plain.dtype) == "torch.bfloat16" else plain).numpy())
@@ -58,7 +59,13 @@ def _from_tensor(tensor: Any, name: str) -> np.ndarray:
 
 
 def validate_sparse(matrix: Any) -> None:
-    """See that a scipy matrix points only into itself, as scipy takes for granted; a ValueError says what is wrong."""
+    """Raise a ValueError if a scipy matrix has indices outside itself; scipy takes for granted that it has none."""
+    if hasattr(matrix, "indptr"):
+        pointers = np.asarray(matrix.indptr)  # scipy does not look at those of a matrix that ends with the pointer 0
+        if pointers.ndim != 1 or pointers[0] != 0 or np.any(pointers[1:] < pointers[:-1]):
+            raise ValueError("its index pointers must rise from 0")
+        if pointers[-1] > len(matrix.indices):
+            raise ValueError(f"its index pointers lead to {pointers[-1]}, and it has {len(matrix.indices)} indices")
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)
     elif matrix.format == "coo":
@@ -79,7 +86,7 @@ def _check_sparse(matrix: Any, name: str) -> None:
 def edges_of_adjacency(
     adjacency: Any, edge_weight: Any, num_nodes: int | None
 ) -> tuple[np.ndarray, np.ndarray | None, int]:
-    """The pairs, weights (None if all are one) and number of nodes of a scipy sparse adjacency matrix."""
+    """The node pairs, the weights (None if all are one) and the number of nodes of a scipy sparse adjacency matrix."""
     if edge_weight is not None:
         raise InvalidData(
             "'edge_weight' must be None where the edges come as a sparse matrix: its values are the weights."
@@ -141,7 +148,7 @@ def check_features(features: Any) -> Features | None:
 
 
 def _is_usable(values: np.ndarray) -> np.ndarray:
-    """Which numbers a model can compute with: finite, and not too large for float32."""
+    """Mask of the numbers that a model can compute with: finite, and not too large for float32."""
     if values.dtype == np.float16 or values.dtype.kind in "bi":
         return np.isfinite(values)
     return np.asarray(np.abs(values) <= LARGEST_FEATURE)  # false for NaN
@@ -172,12 +179,12 @@ def _refuse_feature(value: Any, row: int, column: int) -> None:
 
 
 def count_nodes(source: np.ndarray, target: np.ndarray, features: Features | None, num_nodes: int | None) -> int:
-    """N, after seeing that features have that many rows and edges only such nodes."""
+    """N; refuse features with another number of rows, and edges with other nodes."""
     largest = max(int(source.max(initial=-1)), int(target.max(initial=-1)))
     count = num_nodes if num_nodes is not None else features.shape[0] if features is not None else largest + 1
     if count < 1:
         raise InvalidData("A graph must have at least one node. Got none: pass edges, features or num_nodes.")
-    if count > 2**31 - 1:
+    if count > MOST_NODES:
         raise InvalidData(f"A graph can have at most 2^31 - 1 nodes. Got {count}.")
     if features is not None and features.shape[0] != count:
         raise InvalidData(f"'features' must have one row per node, {count} in all. Got {features.shape[0]} rows.")
@@ -208,9 +215,9 @@ def check_weights(edge_weight: Any, num_edges: int) -> np.ndarray | None:
 
 
 def pyg_weights(edge_weight: Any, edge_attr: Any) -> tuple[Any, str]:
-    """The weights of a PyTorch Geometric graph, None for none, and a sentence on what becomes of its ``edge_attr``.
+    """The weights of a PyTorch Geometric graph, or None, and a sentence on how its ``edge_attr`` is used.
 
-    One number per edge is a weight where there is no ``edge_weight``; several are features of edges, which no model
+    Without ``edge_weight``, one number per edge is the weight; several numbers are features of edges, which no model
     here reads.
     """
     if edge_attr is None:
@@ -233,7 +240,7 @@ def pyg_weights(edge_weight: Any, edge_attr: Any) -> tuple[Any, str]:
 
 
 def check_csr(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None, features: Features | None) -> None:
-    """What memory safety of the native kernel, and finite tokens, rest on."""
+    """Refuse arrays that would break the memory safety of the native kernel or make tokens infinite."""
     num_nodes = len(indptr) - 1
     if (
         indptr.dtype != np.int64
@@ -273,7 +280,7 @@ def _check_entry_weights(weights: np.ndarray, num_entries: int) -> None:
 
 
 def check_degrees(indptr: np.ndarray, weights: np.ndarray | None) -> None:
-    """Refuse degrees that are not zero but so small that their inverse, by which rows are scaled, is infinite."""
+    """Refuse positive degrees that are so small that their inverse, which scales rows, is infinite."""
     least = float(np.finfo(np.float32).tiny)
     if weights is None or not any(np.any((piece > 0) & (piece < least)) for _, piece in row_pieces(weights)):
         return
@@ -287,7 +294,7 @@ def check_degrees(indptr: np.ndarray, weights: np.ndarray | None) -> None:
 
 
 def sum_rows(indptr: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """(N,) float64: the number of entries of each row, or the sum of their weights; mapped arrays are read in parts."""
+    """(N,) float64: the number of entries of each row, or the sum of their weights; arrays are read in parts."""
     sums = np.empty(len(indptr) - 1)
     with RowReader(indptr) as pointers, RowReader(indptr if weights is None else weights) as values:
         for start, stop in row_ranges(indptr, most_entries=1 << 22, most_rows=1 << 20):
@@ -301,7 +308,7 @@ def sum_rows(indptr: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
 
 
 def _rises(indptr: np.ndarray, last: int) -> bool:
-    """Whether row pointers go from 0 to ``last`` and never fall; read in pieces, as they may be mapped."""
+    """Whether row pointers go from 0 to ``last`` and never fall; the array is read in pieces, to map little of it."""
     before = 0
     for start, piece in row_pieces(indptr):
         if (start == 0 and piece[0] != 0) or piece[0] < before or np.any(piece[1:] < piece[:-1]):

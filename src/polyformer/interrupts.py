@@ -1,4 +1,4 @@
-"""Ctrl-C ends the program with one sentence and exit code 130, at whatever moment it comes.
+"""Ctrl-C: at any moment it ends the program with one sentence and exit code 130.
 
 Python raises ``KeyboardInterrupt`` wherever it is. Inside an import that is no good place: extension modules are left
 half made, libraries take it for a missing package, and callbacks of the import system print it and lose it.

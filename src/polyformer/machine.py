@@ -1,21 +1,23 @@
-"""What this machine has: memory, and how much of it this process has used."""
+"""The memory and cores of this machine, and the memory that this process uses."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import re
-import resource
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 from polyformer.errors import InvalidParameter, OutOfResources
 
 __all__ = [
     "available_memory",
     "format_bytes",
+    "is_out_of_memory",
     "keeping_freed_memory",
     "num_cores",
     "parse_bytes",
@@ -27,18 +29,46 @@ __all__ = [
 
 
 def available_memory() -> int:
-    """Bytes that can be allocated now without swapping; the smaller of the machine's and its control groups'."""
-    free = 8 << 30
+    """Bytes that can be allocated now without swapping: the least that the machine and the control groups leave."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
-        pass
+        free = _memory_elsewhere()
     return max(0, min([free, *_left_in_groups()]))
 
 
+def _memory_elsewhere() -> int:
+    """Free memory where there is no ``/proc``: half of the machine's on macOS, what Windows tells, else 8 GiB."""
+    try:
+        if os.name == "nt":
+            return _free_on_windows()
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, OSError, ValueError):
+        return 8 << 30
+
+
+def _free_on_windows() -> int:
+    class Status(ctypes.Structure):
+        """MEMORYSTATUSEX: sizes in bytes after two 32-bit numbers, the second of which is the load in percent."""
+
+        _fields_: ClassVar = [
+            ("length", ctypes.c_uint32),
+            ("load", ctypes.c_uint32),
+            *(
+                (name, ctypes.c_uint64)
+                for name in ("total", "free", "pages", "free_pages", "virtual", "free_virtual", "more")
+            ),
+        ]
+
+    status = Status(length=ctypes.sizeof(Status))
+    if not ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):  # type: ignore[attr-defined, unused-ignore]
+        raise OSError("Windows does not tell how much memory is free")
+    return int(status.free)
+
+
 def _left_in_groups() -> Iterator[int]:
-    """What each control group of this process, of either version, leaves it; the page cache counts as free."""
+    """Bytes that each control group of this process, of either version, leaves free; the page cache counts as free."""
     try:
         memberships = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     except OSError:
@@ -49,7 +79,7 @@ def _left_in_groups() -> Iterator[int]:
         old = controllers == "memory"
         mount = Path("/sys/fs/cgroup") / controllers
         limit, used = ("memory.limit_in_bytes", "memory.usage_in_bytes") if old else ("memory.max", "memory.current")
-        for group in (mount, mount / path.lstrip("/")):  # inside a container its own group is the mount itself
+        for group in (mount, mount / path.lstrip("/")):  # inside a container the mount itself is the container's group
             try:
                 stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
                 cached = int(stat["total_inactive_file" if old else "inactive_file"])
@@ -64,35 +94,46 @@ def resident_bytes() -> int:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError, IndexError):
-        return 512 << 20  # where the system does not tell
+        return 512 << 20  # a guess where the system does not say
 
 
 def usable_memory() -> int:
-    """What a program may take unless it is told otherwise: 80 % of what is free."""
+    """Bytes that a program may take by default: 80 % of the free memory."""
     return int(0.8 * available_memory())
 
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEPT = {_MMAP_THRESHOLD: 1 << 30, _TRIM_THRESHOLD: 2**31 - 1}
 _GIVEN_BACK = {_MMAP_THRESHOLD: 1 << 25, _TRIM_THRESHOLD: 1 << 26}
-"""Options of glibc's ``mallopt`` and their values: the latter are the highest that it comes to by itself."""
+"""Options of glibc's ``mallopt`` and their values; the values that end the keeping are the highest that glibc reaches
+by itself."""
 
 _MOST_KEPT = 512 << 20
 
 
+def _glibc() -> ctypes.CDLL | None:
+    """The C library, if it is glibc."""
+    try:
+        library = ctypes.CDLL(None)
+    except (OSError, TypeError):  # Windows
+        return None
+    return library if hasattr(library, "mallopt") and hasattr(library, "malloc_trim") else None
+
+
 @contextlib.contextmanager
 def keeping_freed_memory() -> Iterator[Callable[[], None]]:
-    """Let freed blocks of up to 1 GiB be taken again inside, instead of going back to the system; glibc only.
+    """Inside this context, reuse freed blocks of up to 1 GiB instead of returning them to the system; glibc only.
 
-    A step in full batches frees the blocks that the next one needs. Given back, their pages must be cleared and mapped
-    once more, which took three quarters of the time of wide baselines. It changes the allocator of the whole process,
-    so it is for processes that the command line started, not for a library's call.
+    A step in full batches frees the blocks that the next step needs. If the blocks went back to the system, their pages
+    would be cleared and mapped again, which took three quarters of the time of wide baselines. The context changes the
+    allocator of the whole process, so it is for processes that the command line started, not for a library's call.
 
     Yields:
-        To be called after every step: gives back what is free once the process has grown by 512 MiB since the first.
+        A function to call after every step: it returns free memory to the system if the process has grown by 512 MiB
+        since the first step.
     """
-    library = ctypes.CDLL(None)
-    if not (hasattr(library, "mallopt") and hasattr(library, "malloc_trim")):
+    library = _glibc()
+    if library is None:
         yield lambda: None
         return
     usual = 0
@@ -100,7 +141,7 @@ def keeping_freed_memory() -> Iterator[Callable[[], None]]:
     def trim() -> None:
         nonlocal usual
         usual = usual or resident_bytes()
-        if resident_bytes() > usual + _MOST_KEPT:  # in pieces too small to be taken again
+        if resident_bytes() > usual + _MOST_KEPT:  # free memory in pieces too small to be reused
             library.malloc_trim(0)
             usual = max(usual, resident_bytes())
 
@@ -119,7 +160,7 @@ def require_memory(what: str, size: float, advice: str, limit: int | None = None
 
     Args:
         what: the subject of the sentence, e.g. ``"The tokens"``.
-        size: bytes that it takes besides what the process holds already.
+        size: bytes that the work takes besides what the process holds already.
         advice: the next step, a sentence.
         limit: bytes that may be used; :func:`usable_memory` by default.
     """
@@ -131,8 +172,15 @@ def require_memory(what: str, size: float, advice: str, limit: int | None = None
         )
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out: Arrow, torch and the system have errors of their own for that."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    return type(error).__name__ == "ArrowMemoryError" or "you tried to allocate" in str(error)
+
+
 def num_cores() -> int:
-    """Cores that this process may use."""
+    """Number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
@@ -142,20 +190,23 @@ def num_cores() -> int:
 def peak_memory() -> int:
     """The largest resident size of this process so far, in bytes.
 
-    Linux tells it in ``/proc``; what ``getrusage`` says there is never less than the peak of the process that started
-    this one.
+    On Linux the number comes from ``/proc``, because ``getrusage`` never says less than the peak of the parent process.
     """
     try:
         status = Path("/proc/self/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) * 1024
     except (OSError, ValueError, IndexError):
         pass
+    try:
+        import resource
+    except ImportError:  # Windows has no such module
+        return resident_bytes()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def format_bytes(count: float) -> str:
-    """A size to read.
+    """A size for people to read.
 
     >>> format_bytes(3 * 2**30), format_bytes(1500)
     ('3.0 GiB', '1.5 KiB')
@@ -168,7 +219,7 @@ def format_bytes(count: float) -> str:
 
 
 def parse_bytes(text: str) -> int:
-    """The inverse, also for powers of ten.
+    """The inverse of :func:`format_bytes`, also for powers of ten.
 
     >>> parse_bytes("8GiB"), parse_bytes("500 MB"), parse_bytes("1024")
     (8589934592, 500000000, 1024)

@@ -1,6 +1,6 @@
-"""Metrics: how good scores are, by labels. Each knows which labels it fits and whether larger is better.
+"""Metrics by name: each knows which labels it fits and whether larger is better.
 
-All of them are a few numpy operations, so that any can be read after every epoch.
+Each metric is a few numpy operations, so that it can be computed after every epoch.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ class Metric:
     """A number for scores (n, C) of classes, or (n, 1) of real values, beside labels (n,).
 
     Attributes:
-        title: what people call it.
-        labels: which labels it fits.
-        compute: from scores and labels; from predicted classes (n,) and labels where ``counts`` is given.
-        counts: the same of two classes, from the numbers of true positives, false positives, false negatives and true
-            negatives, each (m,); None where the metric reads probabilities or values.
-        larger_is_better: False for losses, which are selected by their minimum.
-        needs_variety: whether it is undefined where all labels are the same.
+        title: name of the metric in texts for people.
+        labels: kind of labels that the metric fits.
+        compute: the metric as a function of scores and labels; if ``counts`` is given, of predicted classes (n,) and
+            labels.
+        counts: the metric of two classes as a function of the numbers of true positives, false positives, false
+            negatives and true negatives, each (m,); None if the metric reads probabilities or values.
+        larger_is_better: False for losses, of which the smallest is selected.
+        needs_variety: whether the metric is undefined if all labels are the same.
 
     Example:
         >>> METRICS["accuracy"](np.array([[0.6, 0.4], [0.7, 0.3]]), np.array([0, 1]))
@@ -66,15 +67,15 @@ class Metric:
         return self.compute(scores if self.counts is None else predicted_classes(scores, threshold), labels)
 
     def gain(self, score: float, other: float) -> float:
-        """By how much ``score`` is better than ``other``; negative where it is worse."""
+        """By how much ``score`` is better than ``other``; negative if ``score`` is worse."""
         return score - other if self.larger_is_better else other - score
 
 
 def predicted_classes(scores: np.ndarray, threshold: float | None = None) -> np.ndarray:
-    """The class of each node, (n, C) -> (n,) int64: the most probable, or the second of two from a threshold on.
+    """The predicted class of each node, (n, C) -> (n,) int64: the most probable class by default.
 
     Args:
-        threshold: of two classes, the second is predicted where its probability is greater.
+        threshold: for two classes only: the second class is predicted if its probability is greater than this.
 
     >>> predicted_classes(np.array([[0.6, 0.4], [0.9, 0.1]]), threshold=0.3)
     array([1, 0])
@@ -85,10 +86,10 @@ def predicted_classes(scores: np.ndarray, threshold: float | None = None) -> np.
 
 
 def best_threshold(metric: Metric, scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """The threshold of two classes at which a metric with ``counts`` is largest on some nodes, and its value there.
+    """The threshold for two classes at which a metric with ``counts`` is largest on these nodes, and its value there.
 
-    Between two neighbouring probabilities all thresholds are the same: 0.5 stands for those around it, the middle for
-    others. Of thresholds that are equally good, the nearest to 0.5 is taken.
+    All thresholds between two neighbouring probabilities predict the same classes: 0.5 represents the interval that
+    holds it, the midpoint any other interval. Among equally good thresholds the nearest to 0.5 is taken.
 
     >>> best_threshold(METRICS["accuracy"], np.array([[1.0, 0.0], [0.75, 0.25], [0.5, 0.5]]), np.array([0, 1, 1]))
     (0.125, 1.0)
@@ -107,15 +108,15 @@ def best_threshold(metric: Metric, scores: np.ndarray, labels: np.ndarray) -> tu
     middle = lower + (upper - lower) / 2
     thresholds = np.where((lower <= 0.5) & (upper > 0.5), 0.5, np.where(middle < upper, middle, lower))
     best = np.flatnonzero(values >= values.max() - 1e-12)
-    chosen = best[np.abs(thresholds[best] - 0.5).argmin()]
-    return float(thresholds[chosen]), float(values[chosen])
+    nearest = best[np.abs(thresholds[best] - 0.5).argmin()]
+    return float(thresholds[nearest]), float(values[nearest])
 
 
 # ---- metrics of predicted classes ----
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """``part / whole``, 0 where there is nothing."""
+    """``part / whole``; 0 where ``whole`` is 0."""
     return np.divide(part, whole, out=np.zeros(np.broadcast(part, whole).shape), where=np.asarray(whole) > 0)
 
 
@@ -124,14 +125,14 @@ def _accuracy(predicted: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _balanced_accuracy(predicted: np.ndarray, labels: np.ndarray) -> float:
-    """Mean over the classes among the labels of the share of their nodes that is predicted right."""
+    """The share of right predictions among the nodes of a class, averaged over the classes that occur."""
     total = np.bincount(labels)
     right = np.bincount(labels[predicted == labels], minlength=len(total))
     return float((right[total > 0] / total[total > 0]).mean())
 
 
 def _macro_f1(predicted: np.ndarray, labels: np.ndarray) -> float:
-    """Mean over the classes that are labels or predictions of 2 · right / (labels + predictions)."""
+    """2 · right / (labels + predictions) of a class, averaged over the classes that are labelled or predicted."""
     count = int(max(predicted.max(), labels.max())) + 1
     total = np.bincount(labels, minlength=count) + np.bincount(predicted, minlength=count)
     right = np.bincount(labels[predicted == labels], minlength=count)
@@ -156,7 +157,7 @@ def _counted_macro_f1(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray, tn: np.nda
 
 
 def _over_classes(scores: np.ndarray, labels: np.ndarray, one: Callable[[np.ndarray, np.ndarray], float]) -> float:
-    """``one(probabilities, positive)`` of the second of two classes, or the mean over more where it is defined."""
+    """``one(probabilities, positive)`` of the second of two classes; of more classes the mean where it is defined."""
     if scores.shape[1] == 2:
         return one(scores[:, 1], labels == 1)
     values = [one(scores[:, c], labels == c) for c in np.unique(labels)]
@@ -178,7 +179,7 @@ def _one_average_precision(scores: np.ndarray, positive: np.ndarray) -> float:
     if not positive.any():
         return float("nan")
     order = np.argsort(-scores, kind="stable")
-    last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # of those with the same score
+    last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # last node of each group of equal scores
     right = np.cumsum(positive[order])[last]
     return float((np.diff(right, prepend=0) * right / (last + 1)).sum() / right[-1])
 
@@ -192,13 +193,13 @@ def _average_precision(scores: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _log_loss(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Mean of -log of the label's probability, which counts as no less than the smallest step of float64."""
+    """Mean of -log(probability of the label); a probability counts as at least the smallest step of float64."""
     of_label = scores[np.arange(len(labels)), labels]
     return float(-np.log(np.maximum(of_label, np.finfo(np.float64).eps)).mean())
 
 
 def _brier(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Mean squared error of the probabilities: of the second of two classes, or summed over more."""
+    """Mean squared error of the second class's probability; of more than two classes, the sum over classes."""
     if scores.shape[1] == 2:
         return float(np.square(scores[:, 1] - (labels == 1)).mean())
     of_label = scores[np.arange(len(labels)), labels]
@@ -206,10 +207,11 @@ def _brier(scores: np.ndarray, labels: np.ndarray) -> float:
 
 
 def calibration_bins(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Nodes by the probability of their most probable class, in 15 bins of equal width; bins without nodes left out.
+    """Put nodes into 15 bins of equal width by the probability of their most probable class; empty bins are left out.
 
     Returns:
         Mean probability, share of nodes whose most probable class is the label, and number of nodes: (b,) each.
+        scikit-learn's ``calibration_curve`` gives no numbers of nodes, which weigh the calibration error.
     """
     confidence, right = scores.max(axis=1), scores.argmax(axis=1) == labels
     place = np.clip((confidence * _BINS).astype(np.int64), 0, _BINS - 1)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from polyformer.errors import InvalidParameter, UnknownName
+from polyformer.limits import MOST_SPEC_CHARACTERS
 
 __all__ = ["Registry", "check_options", "format_spec", "parse_spec", "parse_value", "suggest"]
 
@@ -53,7 +54,8 @@ class Registry(Generic[Entry]):
     def summary(self, name: str) -> str:
         """The first paragraph of an entry's docstring, in one line and without markup.
 
-        It is read from the source file where the entry is not imported yet: what the module imports may be heavy.
+        The docstring of an entry that is not imported yet is read from the source file, because the module may import
+        heavy libraries.
         """
         entry = self._entries[name]
         text = _written_docstring(*entry.split(":")) if isinstance(entry, str) else None
@@ -71,7 +73,7 @@ class Registry(Generic[Entry]):
 
 
 def _written_docstring(module: str, attribute: str) -> str | None:
-    """The docstring of a class as its module's source file has it; None where it has none there."""
+    """The docstring of a class from the source file of its module; None if the file has none."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return None
@@ -81,7 +83,7 @@ def _written_docstring(module: str, attribute: str) -> str | None:
 
 
 def suggest(name: str, choices: Iterable[str]) -> str:
-    """``Did you mean ...?`` where something is near, then all the choices.
+    """``Did you mean ...?`` if a choice resembles the name, then all choices.
 
     >>> suggest("ordr", ["order", "heads"])
     "Did you mean 'order'? There are: heads, order."
@@ -93,7 +95,7 @@ def suggest(name: str, choices: Iterable[str]) -> str:
 
 
 def parse_value(text: str) -> Any:
-    """Read one option: a number, ``true``, ``false``, ``none``, or else the text itself.
+    """The value of an option: a number, ``true``, ``false``, ``none``, or else the text itself.
 
     >>> [parse_value(text) for text in ("3", "1e-3", "true", "none", "tanh")]
     [3, 0.001, True, None, 'tanh']
@@ -115,6 +117,11 @@ def parse_spec(spec: str) -> tuple[str, dict[str, Any]]:
     >>> parse_spec("minefield:width=50,seed=3")
     ('minefield', {'width': 50, 'seed': 3})
     """
+    if len(spec) > MOST_SPEC_CHARACTERS:
+        raise InvalidParameter(
+            f"A name with options must have at most {MOST_SPEC_CHARACTERS:,} characters. Got {len(spec):,}, which "
+            f"begin with '{spec[:40]}'."
+        )
     name, _, rest = spec.partition(":")
     options: dict[str, Any] = {}
     for part in filter(None, rest.split(",")):
@@ -137,7 +144,7 @@ def format_spec(name: str, options: Mapping[str, Any]) -> str:
 
 
 def check_options(kind: str, name: str, options: Mapping[str, Any], accepted: Collection[str]) -> None:
-    """Refuse options that are not among those accepted, naming those that are."""
+    """Refuse options that are not accepted; the error names the accepted ones."""
     for key in options:
         if key not in accepted:
             choices = suggest(key, accepted) if accepted else "It takes none."

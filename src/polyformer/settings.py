@@ -7,10 +7,11 @@ import math
 import numbers
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
 from polyformer.errors import InvalidParameter, UnknownName
+from polyformer.limits import check_size
 from polyformer.registry import suggest
 
 __all__ = ["build_settings", "describe", "setting", "split_settings"]
@@ -18,9 +19,20 @@ __all__ = ["build_settings", "describe", "setting", "split_settings"]
 Settings = TypeVar("Settings")
 
 
-def setting(default: Any, help: str) -> Any:
-    """A dataclass field with a default and a sentence on what it does."""
-    return dataclasses.field(default=default, metadata={"help": help})
+def setting(default: Any, help: str, *, metavar: str | None = None, parse: Callable[[str], Any] | None = None) -> Any:
+    """A dataclass field with a default and a sentence on what it does.
+
+    Args:
+        help: the sentence, which the command line shows as help.
+        metavar: how the command line's help writes the value; by default its type.
+        parse: makes the value from what the user writes on the command line; by default the field's type does.
+    """
+    metadata: dict[str, Any] = {"help": help}
+    if metavar is not None:
+        metadata["metavar"] = metavar
+    if parse is not None:
+        metadata["parse"] = parse
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def describe(kind: type) -> list[tuple[str, Any, str]]:
@@ -38,7 +50,7 @@ def build_settings(kind: type[Settings], values: Mapping[str, Any]) -> Settings:
 
 
 def split_settings(kinds: Iterable[type], values: Mapping[str, Any]) -> list[Any]:
-    """One instance of each dataclass from a flat mapping; a name that is in none of them is refused."""
+    """One instance of each dataclass from a flat mapping; a name that no dataclass has is refused."""
     kinds = list(kinds)
     names = {field.name for kind in kinds for field in dataclasses.fields(kind)}
     for name in values:
@@ -49,19 +61,19 @@ def split_settings(kinds: Iterable[type], values: Mapping[str, Any]) -> list[Any
 
 
 def _coerce(name: str, value: Any, hint: Any) -> Any:
-    """The value as its field wants it: whole floats become ints, ints become floats; else an error."""
+    """The value in the type of its field: whole floats become ints, ints become floats; any other type is refused."""
     choices = typing.get_args(hint) if isinstance(hint, types.UnionType) or _is_union(hint) else (hint,)
     for choice in choices:
         if typing.get_origin(choice) is Literal and value in typing.get_args(choice):
             return value
         if value is None and "none" in typing.get_args(choice):
-            return "none"  # the command line reads the word as nothing
+            return "none"  # the command line reads the word none as None
         if choice is type(None) and value is None:
             return value
         if choice is bool and isinstance(value, bool):
             return value
         if choice is int and _is_finite(value) and value % 1 == 0:
-            return int(value)
+            return check_size(name, int(value))
         if choice is float and _is_finite(value):
             return float(value)
         if typing.get_origin(choice) is dict and isinstance(value, Mapping):

@@ -13,6 +13,7 @@ __all__ = [
     "BALANCED_SEEDS",
     "Split",
     "balanced_split",
+    "has_label",
     "hold_out",
     "ordered_split",
     "split_from_masks",
@@ -36,10 +37,11 @@ BALANCED_SEEDS = (
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Node ids (int64) to train on, to select by and to test on; ``val`` and ``test`` may be empty.
+    """Ids (int64) of the nodes to train on, to select by and to test on; ``val`` and ``test`` may be empty.
 
     Attributes:
-        fit: the three are the same nodes: how well a function can be fitted is asked, not how well it generalises.
+        fit: whether all three parts are the same nodes: the question then is how well a model fits, not how well it
+            generalises.
     """
 
     train: np.ndarray
@@ -50,7 +52,7 @@ class Split:
     def check(self, labels: np.ndarray) -> None:
         """Refuse a split that cannot be used with these labels."""
         num_nodes = len(labels)
-        labelled = ~np.isnan(labels) if labels.dtype.kind == "f" else labels >= 0
+        labelled = has_label(labels)
         for name, nodes in (("train", self.train), ("val", self.val), ("test", self.test)):
             wrong = nodes[(nodes < 0) | (nodes >= num_nodes)]
             if len(wrong):
@@ -73,18 +75,30 @@ class Split:
             )
 
 
+def has_label(labels: np.ndarray) -> np.ndarray:
+    """(N,) bool: whether each node has a label, in (N,) classes with -1 or values with NaN for unlabelled nodes.
+
+    >>> has_label(np.array([2, -1, 0])), has_label(np.array([0.5, np.nan]))
+    (array([ True, False,  True]), array([ True, False]))
+    """
+    return ~np.isnan(labels) if labels.dtype.kind == "f" else labels >= 0
+
+
 def split_from_masks(train: np.ndarray, val: np.ndarray, test: np.ndarray) -> Split:
-    """From three boolean masks over the nodes."""
+    """The split that three boolean masks over the nodes describe."""
     return Split(np.flatnonzero(train), np.flatnonzero(val), np.flatnonzero(test))
 
 
 def balanced_split(labels: np.ndarray, seed: int, train: float = 0.6, val: float = 0.2) -> Split:
-    """The paper's class-balanced split: the same nodes for the same seed as in its published runs.
+    """The paper's class-balanced split: a seed gives the same nodes as in the paper's published runs.
 
-    round(train·N/C) training nodes *per class* (a smaller class goes to training whole), then round(val·N) validation
-    nodes of the rest, the others for testing. Not comparable with results on uniform splits.
+    Training gets round(train·N/C) nodes *of each class* (all nodes of a smaller class), validation gets round(val·N) of
+    the other nodes, and testing gets the rest. Results are not comparable with results on uniform splits.
     """
-    num_nodes, num_classes = len(labels), int(labels.max()) + 1
+    labelled = np.flatnonzero(has_label(labels))
+    num_nodes, num_classes = len(labelled), int(labels.max()) + 1
+    if not 0 <= seed < 2**32:
+        raise InvalidParameter(f"'seed' of balanced splits must lie in 0..{2**32 - 1}. Got {seed}. Use a smaller seed.")
     random = np.random.RandomState(seed)  # the published splits come from this generator
     per_class = round(train * num_nodes / num_classes)
     class_nodes = []
@@ -92,14 +106,14 @@ def balanced_split(labels: np.ndarray, seed: int, train: float = 0.6, val: float
         members = np.flatnonzero(labels == label)
         class_nodes.append(members if len(members) < per_class else random.choice(members, per_class, replace=False))
     train_nodes = np.concatenate(class_nodes)
-    rest = np.setdiff1d(np.arange(num_nodes), train_nodes)
-    val_nodes = random.choice(rest, round(val * num_nodes), replace=False)
+    rest = np.setdiff1d(labelled, train_nodes)
+    val_nodes = random.choice(rest, min(len(rest), round(val * num_nodes)), replace=False)
     return Split(np.sort(train_nodes), np.sort(val_nodes), np.setdiff1d(rest, val_nodes))
 
 
 def uniform_split(labels: np.ndarray, seed: int | Sequence[int], train: float = 0.6, val: float = 0.2) -> Split:
-    """Labelled nodes cut at random, 60/20/20 unless said otherwise; a list of numbers seeds a stream of its own."""
-    labelled = np.flatnonzero(~np.isnan(labels) if labels.dtype.kind == "f" else labels >= 0)
+    """Cut the labelled nodes at random, 60/20/20 by default; a list of numbers as seed gives a stream of its own."""
+    labelled = np.flatnonzero(has_label(labels))
     order = np.random.default_rng(seed).permutation(labelled)
     first, second = round(train * len(order)), round((train + val) * len(order))
     return Split(np.sort(order[:first]), np.sort(order[first:second]), np.sort(order[second:]))
@@ -109,8 +123,8 @@ def ordered_split(values: np.ndarray, nodes: np.ndarray, train: float = 0.6, val
     """The nodes with the smallest values train, those with the largest test; equal values stay together.
 
     Args:
-        values: (N,) e.g. when a node appeared.
-        nodes: ids to be split.
+        values: (N,) values to sort by, e.g. the times at which nodes appeared.
+        nodes: ids of the nodes to split.
 
     >>> split = ordered_split(np.array([3.0, 1.0, 1.0, 2.0, 5.0]), np.arange(5))
     >>> split.train.tolist(), split.val.tolist(), split.test.tolist()
@@ -130,7 +144,7 @@ def ordered_split(values: np.ndarray, nodes: np.ndarray, train: float = 0.6, val
 
 
 def hold_out(nodes: np.ndarray, labels: np.ndarray, seed: int, share: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
-    """Draw ``share`` of the nodes, class by class: each keeps some, and gives one if it has two: (kept, drawn)."""
+    """Draw a share of the nodes of each class, at least one node of two and never all: (kept nodes, drawn nodes)."""
     if not 0 < share < 1:
         raise InvalidParameter(f"'share' must lie between 0 and 1. Got {share}. Try 0.2.")
     random = np.random.default_rng(seed)
@@ -141,7 +155,7 @@ def hold_out(nodes: np.ndarray, labels: np.ndarray, seed: int, share: float = 0.
     drawn = np.concatenate([group[: min(max(1, round(share * len(group))), len(group) - 1)] for group in groups])
     if len(drawn) == 0:
         raise InvalidData(
-            f"Validation nodes cannot be drawn from {len(nodes)} training nodes: there are too few. Name them (val in "
-            f"the split column of a table, val=… in Python) or label more nodes for training."
+            f"Validation nodes cannot be drawn from {len(nodes)} training nodes: there are too few. Name validation "
+            f"nodes (val in the split column of a table, val=… in Python) or label more nodes for training."
         )
     return np.sort(np.setdiff1d(nodes, drawn)), np.sort(drawn)

@@ -24,11 +24,11 @@ STRUCTURE_COLUMNS = tuple(
         "log number of nodes two steps away",
     )
 )
-"""What :func:`structure_features` gives, column by column."""
+"""The columns that :func:`structure_features` gives."""
 
 
 def are_structural(columns: Sequence[Column] | None) -> bool:
-    """Whether features were made from the structure."""
+    """Whether features with these columns were made from the structure."""
     return bool(columns) and all(column.kind == "structure" for column in columns or ())
 
 

@@ -1,4 +1,4 @@
-"""What a data set asks for: labels, loss, metric, number of classes, splits. It travels with the graph."""
+"""What a data set asks for: the labels of its graph, their loss, metric and number of classes, and the splits."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ import numpy as np
 
 from polyformer.columns import Column, columns_from_json
 from polyformer.errors import FileCorrupt, InvalidData
-from polyformer.files import new_directory, read_json, require_keys, write_json
+from polyformer.files import map_npy, new_directory, read_npz, reading, write_npy, write_npz
 from polyformer.graph import Graph
 from polyformer.graph_checks import to_numpy
+from polyformer.graph_files import graph_file, open_version, write_graph_manifest
 from polyformer.metrics import METRICS, fitting_metrics
 from polyformer.registry import Registry
 from polyformer.splits import Split
 
-if TYPE_CHECKING:  # torch is loaded where a loss is computed: a list of data sets can do without it
+if TYPE_CHECKING:  # torch is imported where a loss is computed, because a list of data sets must not wait for it
     import torch
 
 __all__ = [
@@ -49,9 +50,10 @@ class Objective(ABC):
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, class_weights: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Summed loss of (n, out) outputs, each node weighted by its class; divide by :meth:`normaliser` for the mean.
+        """Sum of the losses of (n, out) outputs, each times the weight of its class; the mean is the sum divided by
+        :meth:`normaliser`.
 
-        A sum adds up over slices of a batch, a mean does not.
+        Sums over slices of a batch add up to the sum over the batch; means do not.
         """
 
     def normaliser(self, labels: torch.Tensor, class_weights: torch.Tensor | None = None) -> float:
@@ -59,11 +61,19 @@ class Objective(ABC):
         return float(len(labels) if class_weights is None else class_weights[labels].sum())
 
     @abstractmethod
+    def read(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Probabilities (n, C), or the predicted values (n, 1) of a regression, of (n, out) outputs."""
+
     def scores(self, outputs: torch.Tensor) -> np.ndarray:
-        """Probabilities (n, C), or the predicted values (n, 1) of a regression, in float64."""
+        """What :meth:`read` gives, in float64."""
+        return np.asarray(self.read(outputs.double()).cpu().numpy())
 
     def in_units(self, centre: float, scale: float) -> Objective:
-        """The same where outputs stand for ``centre + scale · output``; classes have no units."""
+        """The same objective for outputs that stand for ``centre + scale · output``; classes have no units."""
+        return self
+
+    def at_temperature(self, temperature: float) -> Objective:
+        """The same where outputs are divided by a temperature before they become probabilities; values have none."""
         return self
 
 
@@ -71,6 +81,12 @@ class Multiclass(Objective):
     """Cross-entropy over C logits."""
 
     name = "multiclass"
+
+    def __init__(self, temperature: float = 1.0) -> None:
+        self.temperature = temperature
+
+    def at_temperature(self, temperature: float) -> Multiclass:
+        return Multiclass(temperature)
 
     def out_channels(self, num_classes: int) -> int:
         return num_classes
@@ -82,14 +98,20 @@ class Multiclass(Objective):
 
         return functional.cross_entropy(outputs, labels, weight=class_weights, reduction="sum")
 
-    def scores(self, outputs: torch.Tensor) -> np.ndarray:
-        return np.asarray(outputs.double().softmax(dim=1).cpu().numpy())
+    def read(self, outputs: torch.Tensor) -> torch.Tensor:
+        return (outputs / self.temperature).softmax(dim=1)
 
 
 class Binary(Objective):
-    """Binary cross-entropy on one logit: how the paper's results on two-class sets were obtained."""
+    """Binary cross-entropy on one logit, as in the paper's results on data sets of two classes."""
 
     name = "binary"
+
+    def __init__(self, temperature: float = 1.0) -> None:
+        self.temperature = temperature
+
+    def at_temperature(self, temperature: float) -> Binary:
+        return Binary(temperature)
 
     def out_channels(self, num_classes: int) -> int:
         return 1
@@ -104,15 +126,18 @@ class Binary(Objective):
             outputs[:, 0], labels.to(outputs.dtype), weight, reduction="sum"
         )
 
-    def scores(self, outputs: torch.Tensor) -> np.ndarray:
-        positive = outputs[:, 0].double().sigmoid().cpu().numpy()
-        return np.stack([1 - positive, positive], axis=1)
+    def read(self, outputs: torch.Tensor) -> torch.Tensor:
+        from torch import cat
+
+        logits = outputs[:, :1] / self.temperature
+        # Both from the logit: one minus a probability near one would leave no digits of the other.
+        return cat([-logits, logits], dim=1).sigmoid()
 
 
 class Regression(Objective):
     """Mean squared error on one value, which the model gives in units of ``scale`` around ``centre``.
 
-    In units of their own, prices in the thousands and shares in the thousandths are learned at the same rate.
+    In such units, prices in the thousands and shares in the thousandths are learned at the same rate.
     """
 
     name = "regression"
@@ -131,15 +156,15 @@ class Regression(Objective):
         targets = (labels - self.centre) / self.scale
         return functional.mse_loss(outputs[:, 0], targets.to(outputs.dtype), reduction="sum")
 
-    def scores(self, outputs: torch.Tensor) -> np.ndarray:
-        return np.asarray(self.centre + self.scale * outputs[:, :1].double().cpu().numpy())
+    def read(self, outputs: torch.Tensor) -> torch.Tensor:
+        return self.centre + self.scale * outputs[:, :1]
 
     def in_units(self, centre: float, scale: float) -> Regression:
         return Regression(centre, scale)
 
 
 def label_units(labels: np.ndarray) -> tuple[float, float]:
-    """Mean and standard deviation of real-valued labels; a deviation of 1 where they are all the same.
+    """Mean and standard deviation of real-valued labels; a deviation of 1 if all labels are the same.
 
     >>> label_units(np.array([10.0, 14.0]))
     (12.0, 2.0)
@@ -151,6 +176,9 @@ OBJECTIVES: Registry[Objective] = Registry(
     "objective", {"multiclass": Multiclass(), "binary": Binary(), "regression": Regression()}
 )
 
+_SMALL_IDS = 32 << 20
+"""Bytes of ids that are compared with each other whenever they are opened."""
+
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -158,12 +186,12 @@ class Task:
 
     Attributes:
         labels: (N,) int64 classes, -1 unlabelled; or float64 values, NaN unlabelled, for regression.
-        metric: by which models are selected, a name in ``METRICS``; by default accuracy, or r2 for regression.
+        metric: name in ``METRICS`` of the metric that selects models; by default accuracy, or r2 for regression.
         splits: one or more :class:`Split`, drawn by ``protocol``.
-        class_names: what the classes are called in predictions.
-        ids: (N,) the user's own node ids, integers or strings; 0..N-1 by default.
-        columns: columns of the table that the features come from; None where features come from elsewhere.
-        preprocessing: a plain sentence on each thing that was done to the features.
+        class_names: names of the classes in predictions.
+        ids: (N,) node ids of the user, integers or strings; 0..N-1 by default.
+        columns: columns of the table that the features come from; None if features come from elsewhere.
+        preprocessing: a plain sentence on each change that was made to the features.
     """
 
     name: str
@@ -202,7 +230,7 @@ class Task:
 
     @property
     def shown_classes(self) -> list[str]:
-        """What the classes are called, or their numbers; none for regression."""
+        """Names of the classes, or their numbers if they have no names; empty for regression."""
         return [str(name) for name in self.class_names or range(self.num_classes)]
 
     @property
@@ -216,19 +244,19 @@ class Task:
         """Write a graph directory that also holds labels, splits and ids."""
         with new_directory(Path(directory)) as folder:
             manifest = self.graph.write_arrays(folder)
-            write_json(folder / "manifest.json", manifest | self.write_labels(folder))
+            write_graph_manifest(folder, manifest | self.write_labels(folder))
 
     def write_labels(self, folder: Path) -> dict[str, Any]:
         """Write labels, splits and ids into ``folder``; returns their part of the manifest."""
-        np.save(folder / "labels.npy", self.labels)
+        write_npy(folder / "labels.npy", self.labels)
         arrays = {
             f"{part}_{i}": getattr(split, part)
             for i, split in enumerate(self.splits)
             for part in ("train", "val", "test")
         }
-        np.savez(folder / "splits.npz", **arrays)
+        write_npz(folder / "splits.npz", arrays)
         if self.ids is not None:
-            np.save(folder / "ids.npy", self.ids)
+            write_npy(folder / "ids.npy", self.ids)
         return {
             "task": {
                 "name": self.name,
@@ -248,25 +276,39 @@ class Task:
         """Open a graph directory, labels and ids memory-mapped; one without labels gives a task without splits."""
         folder = Path(directory)
         graph = Graph.load(folder)
-        about = read_json(folder / "manifest.json", "a graph directory").get("task")
+        return open_version(folder, lambda manifest: cls._load_version(folder, graph, manifest))
+
+    @classmethod
+    def _load_version(cls, folder: Path, graph: Graph, manifest: dict[str, Any]) -> Task:
+        """Open the labels that belong to a graph, or of a newer version if an update came in between."""
+        if graph.version != manifest.get("version", 0):
+            graph = Graph.load(folder)
+        about = (graph.manifest or {}).get("task")
         if about is None:
             return cls(folder.resolve().name, graph, np.broadcast_to(np.int64(-1), graph.num_nodes), [], "none")
-        require_keys(
-            about, ("name", "metric", "protocol", "num_splits", "class_names", "ids"), folder / "manifest.json"
-        )
-        try:
-            labels = np.load(folder / "labels.npy", mmap_mode="r", allow_pickle=False)
-            ids = np.load(folder / "ids.npy", mmap_mode="r", allow_pickle=False) if about["ids"] else None
-            with np.load(folder / "splits.npz", allow_pickle=False) as arrays:
-                splits = [
-                    Split(*(arrays[f"{part}_{i}"] for part in ("train", "val", "test")), fit=about.get("fit", False))
-                    for i in range(about["num_splits"])
-                ]
-        except (OSError, ValueError, KeyError, EOFError) as error:
-            raise FileCorrupt(
-                f"Labels or splits of '{folder}' cannot be read ({error}). Restore them or make the directory again."
-            ) from None
+        assert graph.manifest is not None
+        labels = map_npy(graph_file(folder, graph.manifest, "labels.npy"))
+        ids = _load_ids(graph_file(folder, graph.manifest, "ids.npy"), graph.num_nodes) if about["ids"] else None
+        parts = [[f"{part}_{i}" for part in ("train", "val", "test")] for i in range(about["num_splits"])]
+        place = graph_file(folder, graph.manifest, "splits.npz")
+        arrays = read_npz(place, [name for names in parts for name in names])
+        splits = [Split(*(arrays[name] for name in names), fit=about.get("fit", False)) for names in parts]
         names = about["class_names"]
+        try:
+            return cls._from_parts(about, graph, labels, splits, ids, names)
+        except InvalidData as error:
+            raise FileCorrupt(f"Labels or splits of '{folder}' are damaged. {error}") from None
+
+    @classmethod
+    def _from_parts(
+        cls,
+        about: dict[str, Any],
+        graph: Graph,
+        labels: np.ndarray,
+        splits: list[Split],
+        ids: np.ndarray | None,
+        names: list[str] | None,
+    ) -> Task:
         return cls(
             about["name"],
             graph,
@@ -281,8 +323,19 @@ class Task:
         )
 
 
+def _load_ids(path: Path, num_nodes: int) -> np.ndarray:
+    """(N,) ids, mapped; those of a small graph are seen to be different from each other."""
+    ids = map_npy(path)
+    with reading(path):
+        if ids.shape != (num_nodes,) or ids.dtype.kind not in "iuU":
+            raise ValueError(f"it must hold {num_nodes:,} ids, integers or texts. Got {ids.dtype} {ids.shape}")
+        if ids.nbytes <= _SMALL_IDS and len(np.unique(ids)) < num_nodes:
+            raise ValueError("it must hold a different id for every node")
+    return ids
+
+
 def check_trainable(task: Task, split: Split) -> None:
-    """Refuse what there is nothing to learn from, or no epoch to choose by."""
+    """Refuse a task from which nothing can be learned, or on which no epoch can be selected."""
     if task.graph.num_features == 0:
         raise InvalidData(
             f"The nodes of '{task.name}' have no features, and a model needs at least one. Add columns to the node "
@@ -290,10 +343,12 @@ def check_trainable(task: Task, split: Split) -> None:
         )
     if task.num_classes == 1:
         name = task.class_names[0] if task.class_names else 0
-        raise InvalidData(f"All labels are '{name}', so there is nothing to tell apart. Check the label column.")
+        raise InvalidData(
+            f"All labels are of one class, '{name}', so there is nothing to tell apart. Check the label column."
+        )
     labels = task.labels[split.val]
     if len(labels) == 0:
-        raise InvalidData("There are no validation nodes, by which the epoch is chosen. Name some, or leave 'val' out.")
+        raise InvalidData("There are no validation nodes to select the epoch by. Name some, or leave 'val' out.")
     if METRICS[task.metric].needs_variety and len(np.unique(labels)) == 1:
         raise InvalidData(
             f"All {len(labels)} validation nodes have the label {labels[0]}, so the metric '{task.metric}' is not "

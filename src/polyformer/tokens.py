@@ -14,11 +14,12 @@ from polyformer.errors import InvalidData, InvalidParameter
 from polyformer.graph import Graph
 from polyformer.graph_checks import Features, to_numpy
 from polyformer.operators import Operator
-from polyformer.progress import Share
-from polyformer.propagation.engine import ENGINES, ArraySink, Engine, TokenJob, join_recurrences
-from polyformer.propagation.kernel import mix_orders
+from polyformer.propagation.engine import ENGINES, Engine, TokenJob
+from polyformer.reporter import SILENT, Reporter
 from polyformer.stores.blocks import TokenShape
 from polyformer.stores.directory import FORMAT, StoredTokens
+from polyformer.stores.mixing import mix_orders
+from polyformer.stores.sinks import ArraySink, join_recurrences
 from polyformer.stores.writer import TokenDirectoryWriter
 
 __all__ = [
@@ -37,7 +38,7 @@ def compute_tokens(
     order: int = 10,
     self_loops: bool = False,
     nodes: Any = None,
-    progress: Share | None = None,
+    reporter: Reporter = SILENT,
 ) -> torch.Tensor:
     r"""Tokens :math:`g_0(\hat L) X, …, g_K(\hat L) X` of all nodes or of ``nodes``.
 
@@ -47,7 +48,7 @@ def compute_tokens(
         order: K.
         self_loops: use the operator of A + I.
         nodes: node ids or a boolean mask; all nodes by default.
-        progress: is told the share of the work that is done.
+        reporter: hears which share of the work is done.
 
     Returns:
         A contiguous float32 CPU tensor (N or len(nodes), K+1, d).
@@ -60,7 +61,7 @@ def compute_tokens(
         >>> [round(float(value), 3) for value in tokens[0, :, 0]]  # 1, then one and two steps away and back
         [1.0, 0.0, 0.5]
     """
-    return compute_tokens_and_recurrence(graph, basis, order, self_loops, nodes, progress)[0]
+    return compute_tokens_and_recurrence(graph, basis, order, self_loops, nodes, reporter)[0]
 
 
 def compute_tokens_and_recurrence(
@@ -69,17 +70,17 @@ def compute_tokens_and_recurrence(
     order: int = 10,
     self_loops: bool = False,
     nodes: Any = None,
-    progress: Share | None = None,
+    reporter: Reporter = SILENT,
 ) -> tuple[torch.Tensor, Recurrence | None]:
     """:func:`compute_tokens`, and for the optimal basis the recorded recurrence of its columns."""
     basis, order, features = resolve_basis(basis), check_order(order), _features(graph)
     rows = check_nodes(nodes, graph.num_nodes)
-    # The matrix first: a response that is no polynomial is refused before any work is done.
+    # Compute the matrix first, so that a response that is no polynomial is refused before any work is done.
     mixing = basis.mixing(order) if isinstance(basis, FixedBasis) else None
     count = graph.num_nodes if rows is None else len(rows)
     out = aligned_empty((count, order + 1, features.shape[1]), np.float32)
     sink = ArraySink(out)
-    job = TokenJob(Operator(graph, self_loops), features, order, sink, rows, progress)
+    job = TokenJob(Operator(graph, self_loops), features, order, sink, rows, reporter)
     _run(ENGINES["memory"](), basis, job)
     if mixing is not None and not np.array_equal(mixing, np.eye(order + 1)):
         mix_orders(out, mixing)
@@ -94,12 +95,13 @@ def write_tokens(
     self_loops: bool = False,
     nodes: Any = None,
     engine: str | Engine = "memory",
-    progress: Share | None = None,
+    reporter: Reporter = SILENT,
     dtype: str = "float32",
 ) -> None:
-    """Compute tokens into a token directory; the same call again goes on where it was killed.
+    """Compute tokens into a token directory; after a kill, the same call goes on with the finished blocks.
 
-    A fixed basis stores Chebyshev tokens, which serve every fixed basis, and records itself as the default view.
+    For a fixed basis, Chebyshev tokens are stored, which serve every fixed basis; the basis is recorded as the default
+    view.
 
     Args:
         engine: ``"memory"``, ``"disk"``, ``"ray"`` or an engine object, e.g. ``DiskEngine(memory=8 << 30)``.
@@ -131,7 +133,7 @@ def write_tokens(
     runner = ENGINES[engine]() if isinstance(engine, str) else engine
     with TokenDirectoryWriter(Path(directory), shape, about, rows).open() as writer, runner.session():
         if writer.missing():
-            _run(runner, basis, TokenJob(operator, features, order, writer, rows, progress))
+            _run(runner, basis, TokenJob(operator, features, order, writer, rows, reporter))
         writer.finish(runner.assemble)
 
 
@@ -141,7 +143,7 @@ def open_tokens(directory: str | Path, basis: str | Basis | None = None, order: 
 
 
 def token_bytes(num_rows: int, order: int, num_features: int) -> int:
-    """What float32 tokens of that size occupy, in memory or on disk."""
+    """Bytes of float32 tokens of this size, in memory or on disk."""
     return TokenShape(num_rows, order, num_features).bytes
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 from polyformer.feature_scaling import FeatureScaling
 from polyformer.graph import Graph
 from polyformer.tokens import open_tokens
+from tests.edits import rewrite_json
 
 pytestmark = pytest.mark.slow
 
@@ -50,8 +50,7 @@ def wide_graph(tmp_path: Path) -> Iterator[Path]:
         file.seek(-4 * NODES * COLUMNS, 2)
         for start in range(0, NODES, step):
             file.write(wide_rows(np.arange(start, start + step)).data)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "num_features": COLUMNS, "samples": {}}))
+    rewrite_json(folder / "manifest.json", num_features=COLUMNS, files={})
     yield folder
     (folder / "features.npy").unlink()
 
@@ -71,6 +70,7 @@ def test_features_larger_than_memory(wide_graph: Path, control_group: Path | Non
 import re, sys
 from pathlib import Path
 from polyformer.cli import main
+from tests.edits import rewrite_json
 try:
     main(sys.argv[1:])
 finally:

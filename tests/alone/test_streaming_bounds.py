@@ -26,9 +26,11 @@ import ctypes, json, mmap, re, sys
 from pathlib import Path
 import numpy as np, pyarrow.parquet, torch
 from polyformer.datasets import load_dataset
-from polyformer.prediction import Resources, open_run_task, predict_blocks, write_predictions
-from polyformer.training.run import RunRequest, execute_run
-from polyformer.training.saved_model import load_model
+from polyformer.models import Workload
+from polyformer.runs.prediction import predict_blocks, write_predictions
+from polyformer.runs.execution import execute_run
+from polyformer.runs.request import RunRequest
+from polyformer.runs.run import Run
 
 torch.set_num_threads(1)
 folder, bound = Path(sys.argv[1]), int(sys.argv[2])
@@ -54,9 +56,9 @@ before, tokens = peak(), folder / "tokens"
 request = RunRequest(str(folder / "graph"), settings=small, tokens=str(tokens), memory=bound)
 result = execute_run(request, folder / "run")
 trained = peak()
-card, model = load_model(folder / "run")
-graph = open_run_task(folder / "run").graph
-blocks = predict_blocks(model, card.reader, graph, resources=Resources(memory=bound, tokens=tokens))
+card, model = Run(folder / "run").load()
+graph = Run(folder / "run").task().graph
+blocks = predict_blocks(model, card.reader, graph, Workload(memory=bound, tokens=tokens))
 rows = write_predictions(folder / "p.parquet", blocks, None, card.reader)
 facts = {"route": result["token_route"], "training": trained - before, "predicting": peak() - trained, "rows": rows}
 print(json.dumps({**facts, "cached": cached(tokens / "tokens.npy")}))

@@ -21,10 +21,11 @@ from polyformer.cli import main
 from polyformer.datasets import load_dataset
 from polyformer.graph import Graph
 from polyformer.presets import list_presets
+from polyformer.runs import preparation as training
+from polyformer.runs.run import Run
 from polyformer.splits import Split
 from polyformer.tasks import Task
-from polyformer.training import run as training
-from polyformer.training.run_directory import RunDirectory
+from tests.edits import plain_json
 from tests.warm import WarmProcess
 
 BOARD = "minefield:width=20,height=15"
@@ -59,7 +60,7 @@ def test_train_tells_score_place_and_what_next(tmp_path: Path, capsys: pytest.Ca
 def test_json_is_all_there_is_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("train", BOARD, "--out", tmp_path / "run", "--json", *FAST) == 0
     captured = capsys.readouterr()
-    assert json.loads(captured.out) == json.loads((tmp_path / "run" / "result.json").read_text())
+    assert json.loads(captured.out) == plain_json(tmp_path / "run" / "result.json")
     assert "epoch" in captured.err
 
 
@@ -288,27 +289,27 @@ def test_a_run_goes_on_without_the_preset_file_it_was_started_with(tmp_path: Pat
 
 @pytest.mark.slow
 def test_ctrl_c_saves_and_resume_finishes(tmp_path: Path) -> None:
-    """With tokens on disk, where a thread reads while the signal comes."""
+    """Tokens are on disk, so a thread is reading when the signal arrives."""
     out = tmp_path / "run"
     settings = ["--set=order=3", "--set=hidden_channels=16", "--set=epochs=100000", "--set=patience=100000"]
     settings.append("--set=token_route=streamed")
-    metrics = RunDirectory(out).read_metrics
+    trained = Run(out)
     with WarmProcess("train", BOARD, "--out", out, *settings) as process:
-        process.wait_until(lambda: len(metrics()) >= 2)
+        process.wait_until(lambda: len(trained.metrics) >= 2)
         process.signal(signal.SIGINT)
         assert process.wait() == 130
         assert "Stopping after this step or epoch; press Ctrl-C again to stop at once (" in process.output
         assert process.errors.startswith("polyformer: Training was stopped after epoch")
         assert f"continue with polyformer train --resume --out {out}" in process.errors
         assert process.errors.count("\n") == 1
-    done = len(metrics())
+    done = len(trained.metrics)
     assert (out / "checkpoint" / "state.safetensors").exists()
     assert (out / "model.safetensors").exists()
     with WarmProcess("train", "--resume", "--out", out) as process:
-        process.wait_until(lambda: len(metrics()) > done)
+        process.wait_until(lambda: len(trained.metrics) > done)
         process.signal(signal.SIGTERM)
         process.wait()
-    epochs = [record["epoch"] for record in metrics()]
+    epochs = [record["epoch"] for record in trained.metrics]
     assert epochs == list(range(1, len(epochs) + 1))
     assert len(epochs) > done
 
@@ -343,7 +344,7 @@ def test_quick_to_start() -> None:
 
 @pytest.mark.parametrize("verb", ["datasets", "models", "bases"])
 def test_lists_load_no_torch(verb: str) -> None:
-    """They answer in a moment: what heavy libraries are for is imported where it is used."""
+    """These verbs answer in a moment, because heavy libraries are imported where they are used."""
     heavy = ("torch", "sklearn", "pyarrow", "pandas")
     code = (
         f"import sys; from polyformer.cli import main\ntry: main(['{verb}'])\nexcept SystemExit as end: code = end.code"

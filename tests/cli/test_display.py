@@ -16,9 +16,9 @@ def test_no_time_is_estimated_before_something_is_done(
 ) -> None:
     now = iter(range(0, 1000, 10))
     monkeypatch.setattr(displays.time, "monotonic", lambda: float(next(now)))
-    with Display().share("tokens", 100.0, "MB") as progress:
+    with Display().reporter(work=100.0, unit="MB") as reporter:
         for done in (0.25, 0.25, 0.5):
-            progress(done)
+            reporter.share("tokens", done)
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["tokens: 25 %", "tokens: 25 %"]
     assert lines[2].startswith("tokens: 50 %, ")

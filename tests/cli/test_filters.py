@@ -32,7 +32,7 @@ def test_every_node_is_a_row(trained: Path, tmp_path: Path, capsys: pytest.Captu
     [
         (["--clusters", "0"], "'clusters' must lie in 1..300"),
         (["--points", "-1"], "'points' must be 0 or more"),
-        (["--channel", "1"], "all channels share the basis 'chebyshev'"),
+        (["--channel", "1"], "all channels share the basis 'legendre'"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -49,7 +49,7 @@ def test_options_are_refused_before_the_work(
     def work(*_: object, **__: object) -> None:
         pytest.fail("the work was begun")
 
-    monkeypatch.setattr("polyformer.filters.node_blocks", work)
+    monkeypatch.setattr("polyformer.filters.table.node_blocks", work)
     for options in (["--clusters", "301"], ["--channel", "1"]):
         assert run("filters", trained, "--out", tmp_path / "f.parquet", *options) == 2
     assert "Leave it out." in capsys.readouterr().err

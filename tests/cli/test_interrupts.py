@@ -16,7 +16,8 @@ from polyformer.datasets import load_dataset
 from polyformer.errors import OutOfResources
 from polyformer.formats import arrays
 from polyformer.importing import tables
-from polyformer.training import run as training
+from polyformer.runs import execution
+from polyformer.runs import preparation as training
 from tests.cli.test_cli import BOARD, FAST, run
 
 pytestmark = pytest.mark.slow
@@ -81,7 +82,7 @@ def test_what_arrow_makes_of_ctrl_c_is_no_damaged_file(reading: Any, tmp_path: P
 def test_a_run_that_goes_on_says_what_stays(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ctrl-C while the data is read, before the first epoch ever and when twelve are done."""
+    """Ctrl-C comes while data is read: before the first epoch, and after twelve epochs."""
     load = training.load_task
 
     def interrupted(*arguments: Any) -> Any:
@@ -141,7 +142,7 @@ def test_prepared_tokens_stay_for_the_run_that_goes_on(
 
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(training.Trainer, "run", fail)
+        patch.setattr(execution.Trainer, "run", fail)
         assert run("train", graph, "--out", out, *FAST, "--set=token_route=streamed") == 1
     assert (out / "tokens" / "manifest.json").exists()
     assert run("train", "--resume", "--out", out, "--no-report") == 0

@@ -152,7 +152,7 @@ def _predicted(people: Path, data: Path) -> dict[str, list[object]]:
 def test_other_tables_are_read_as_those_of_the_training(
     people: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Columns in another order, a category fewer and one more, columns besides; all nodes marked as test."""
+    """Columns are reordered and added, one category is missing and one is new; all nodes are test nodes."""
     same = _predicted(people, tmp_path / "people")
     columns = {"note": ["x"] * 12, "age": AGES, "country": COUNTRIES, "label": LABELS, "split": ["test"] * 12}
     assert _predicted(people, _people(tmp_path / "mixed", columns)) == same
@@ -223,7 +223,7 @@ def test_a_category_is_known_by_its_value_whatever_its_type(
 
 @pytest.mark.parametrize("besides", [{}, {"label": LABELS}, {"label": LABELS, "target": LABELS}])
 def test_a_feature_may_have_the_name_of_a_role(tmp_path: Path, besides: dict[str, list[object]]) -> None:
-    """A class on a ship is a feature where the label is who survived, and stays one in other tables."""
+    """A column of travel classes is a feature if another column is the label, and stays one in other tables."""
     people = _people(tmp_path / "people", {"class": COUNTRIES, "age": AGES, "survived": LABELS})
     assert run("import", people, tmp_path / "graph", "--label-column", "survived") == 0
     assert run("train", tmp_path / "graph", "--out", tmp_path / "run", *FAST) == 0
@@ -252,7 +252,7 @@ def test_tables_with_names_of_their_own_are_imported_like_those_of_a_run(
 def test_imported_graphs_with_other_features_are_refused(
     people: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Three features each, which mean something else."""
+    """Two tables with three features each that mean different things."""
     other = _people(tmp_path / "other", {"age": AGES, "country": COUNTRIES})
     for name in ("people", "other"):
         assert run("import", tmp_path / name, tmp_path / f"{name}.graph") == 0
@@ -277,7 +277,7 @@ def test_what_looks_like_a_label_or_split_is_no_feature_by_itself(
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"label": ["a"] * 12, "age": AGES}, "All labels are 'a', so there is nothing to tell apart"),
+        ({"label": ["a"] * 12, "age": AGES}, "All labels are of one class, 'a', so there is nothing to tell apart"),
     ],
 )
 def test_nothing_to_learn_from(
@@ -311,7 +311,7 @@ def test_predictions_as_csv_and_under_no_other_name(
 
 @pytest.mark.parametrize("model", ["mlp", "gcn", "polyformer"])
 def test_no_read_only_array_becomes_a_tensor(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch warns of it, once in a process: so each conversion is looked at."""
+    """Torch warns only once in a process, so each conversion is checked."""
     convert = torch.from_numpy
 
     def checked(array: np.ndarray) -> torch.Tensor:

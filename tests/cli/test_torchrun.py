@@ -16,11 +16,11 @@ import pytest
 
 from polyformer.cli import main
 from polyformer.errors import TrainingInterrupted
+from polyformer.runs.data import load_task
+from polyformer.runs.run import Run
 from polyformer.tokens import write_tokens
 from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.distributed import ALONE
-from polyformer.training.run import load_task
-from polyformer.training.run_directory import RunDirectory
 from tests.training.test_distributed import BOARD, FAST, assert_same_run, metrics, request, train
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ def _free_port() -> int:
 
 
 def _loopback_only() -> list[str]:
-    """Run in a network of loopback alone, where that is allowed: torchrun's store listens on all interfaces."""
+    """Run in a network of loopback alone, if that is allowed: torchrun's store listens on all interfaces."""
     if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("ip") is None:
         return []
     prefix = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$0" "$@"']
@@ -74,7 +74,7 @@ def test_equals_one_process_on_streamed_tokens(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("workers", "argument", "code"), [(2, "--version", 0), (2, "--bad", 2), (1, "--version", -6)])
 def test_a_worker_ends_though_the_interpreter_would_not(workers: int, argument: str, code: int) -> None:
-    """What aborts at exit here stands in for a thread of gloo, which does so seldom."""
+    """An abort at exit stands for a thread of gloo, which aborts seldom."""
     source = "import atexit, os, runpy; atexit.register(os.abort); runpy.run_module('polyformer', run_name='__main__')"
     environment = os.environ | {"WORLD_SIZE": str(workers)}
     done = subprocess.run(
@@ -121,10 +121,10 @@ def test_workers_that_cannot_be(
 
 
 def test_ctrl_c_saves_and_one_process_goes_on(tmp_path: Path) -> None:
-    run, endless = RunDirectory(tmp_path / "run"), {"epochs": 100_000, "patience": 100_000}
+    run, endless = Run(tmp_path / "run"), {"epochs": 100_000, "patience": 100_000}
     process = torchrun(BOARD, "--out", str(run.path), "--memory", str(1 << 30), "--device", "cpu", *settings(**endless))
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and len(run.read_metrics()) < 3:
+    while time.monotonic() < deadline and len(run.metrics) < 3:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     err = process.communicate(timeout=60)[1]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from polyformer.reporter import Reporter
 from polyformer.tuning import study as studies
 from tests.cli.test_cli import run
 
@@ -51,9 +51,9 @@ def test_stopped_before_anything_was_found(tmp_path: Path, capsys: pytest.Captur
 def test_ctrl_c_says_what_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def search(*_: object, should_stop: Callable[[], bool], **options: object) -> studies.Best:
+    def search(*_: object, reporter: Reporter, **options: object) -> studies.Best:
         signal.raise_signal(signal.SIGINT)
-        return studies.Best(0.5, {}, 1, should_stop())
+        return studies.Best(0.5, {}, 1, reporter.should_stop())
 
     monkeypatch.setattr(studies, "tune", search)
     assert run("tune", BOARD, "--study", tmp_path / "s.journal", *SMALL) == 130
@@ -86,7 +86,7 @@ def test_files_of_others_are_left_alone(tmp_path: Path, capsys: pytest.CaptureFi
         (["--study", tmp_path / "s.csv"], "cannot be one file"),
         (["--out", tmp_path / "best.txt"], "A preset file must end in .csv. Got"),
         (["--out", table], f"'{table}' cannot be read as a preset"),
-        (["--study", tmp_path], "cannot be read: Is a directory."),
+        (["--study", tmp_path], "cannot be read: it is a directory, not a file."),
     ]:
         assert run("tune", BOARD, "--trials", 1, *SMALL, *options) == 2
         assert message in capsys.readouterr().err

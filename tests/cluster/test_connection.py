@@ -140,7 +140,7 @@ with connected(cpus=3):
 
 @pytest.mark.ray
 def test_errors_of_tasks(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of ours comes back as it was, any other as a sentence; what cannot be placed is not waited for."""
+    """Errors of ours come back as they were, others as a sentence; a task that fits no node is not waited for."""
     with pytest.raises(FileCorrupt, match=r"^broken$"):
         list(run_tasks(_raise, [FileCorrupt("broken")], at_once=1))
     with pytest.raises(OutOfResources, match=r"A task failed on the Ray cluster \(KeyError: 'x'\)\. Run again"):

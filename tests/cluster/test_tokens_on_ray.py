@@ -25,11 +25,13 @@ from polyformer.feature_scaling import FeatureScaling
 from polyformer.graph import Graph
 from polyformer.operators import Operator
 from polyformer.propagation import ray as module
-from polyformer.propagation.engine import ArraySink, TokenJob
+from polyformer.propagation.engine import TokenJob
 from polyformer.propagation.ray import PROCESS_BYTES, RayEngine
 from polyformer.stores.blocks import RowAssembly, TokenShape, write_block
+from polyformer.stores.sinks import ArraySink
 from polyformer.tokens import write_tokens
 from tests.cli.test_cli import run
+from tests.listener import Listener
 from tests.ray_cluster import NODE, descendants, open_files
 from tests.stores.test_writer import same_files
 
@@ -70,7 +72,9 @@ def test_bytes_of_the_disk_engine(basis: str, ray_cluster: Any, tmp_path: Path) 
 def test_graph_in_memory_many_blocks_and_rows_of_several_tasks(ray_cluster: Any, tmp_path: Path) -> None:
     graph = example(6000, 100)  # 10 MB of tokens: rows are put together by several tasks
     shares: list[float] = []
-    write_tokens(graph, tmp_path / "ray", "chebyshev", ORDER, engine=narrow(6000), progress=shares.append)
+    write_tokens(
+        graph, tmp_path / "ray", "chebyshev", ORDER, engine=narrow(6000), reporter=Listener(on_share=shares.append)
+    )
     write_tokens(graph, tmp_path / "disk", "chebyshev", ORDER, engine="disk")
     assert same_files(tmp_path / "ray", tmp_path / "disk")
     assert len(shares) == 1 + 13
@@ -116,7 +120,7 @@ LONG, NARROW = 100_000, PROCESS_BYTES + (6 << 20) + 100 * 100_000
 
 @pytest.fixture
 def long_graph(tmp_path: Path) -> Path:
-    """With twenty such blocks; beside it, the nodes whose tokens are wanted."""
+    """A graph with twenty such blocks, and the nodes whose tokens are computed."""
     example(LONG, 160).save(tmp_path / "graph")
     np.save(tmp_path / "nodes.npy", np.arange(0, LONG, 50))
     return tmp_path / "graph"
@@ -129,7 +133,7 @@ def check_against_disk(graph: Path, tokens: Path) -> None:
 
 
 def warm_up(node: Any) -> None:
-    """Have a process of this node ready for tasks, its imports done."""
+    """Let a process of this node do its imports, so that it is ready for tasks."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -144,7 +148,7 @@ def _import_all() -> None:
 
 @pytest.mark.ray
 def test_a_node_is_killed_in_the_middle(ray_cluster: Any, long_graph: Path, tmp_path: Path) -> None:
-    """Its block is made again elsewhere, those that were finished are not, and the bytes are the same."""
+    """The block of the lost node is made again elsewhere, finished blocks are not, and the bytes are the same."""
     extra = ray_cluster.add_node(**NODE)
     raylet = extra.all_processes["raylet"][0].process.pid
     warm_up(extra)
@@ -155,7 +159,7 @@ def test_a_node_is_killed_in_the_middle(ray_cluster: Any, long_graph: Path, tmp_
     left: set[str] = set()
 
     def in_the_middle() -> bool:
-        """Hold the node still while it is at work on a block and others are done."""
+        """Stop the node while it works on a block and other blocks are done."""
         if len(blocks_in(folder)) < 2:
             return ended.is_set()
         processes = descendants(raylet)
@@ -180,7 +184,9 @@ def test_a_node_is_killed_in_the_middle(ray_cluster: Any, long_graph: Path, tmp_
     killer = threading.Thread(target=kill)
     killer.start()
     graph, nodes, engine = Graph.load(long_graph), np.load(tmp_path / "nodes.npy"), RayEngine(NARROW, workers=3)
-    write_tokens(graph, tmp_path / "ray", "chebyshev", 10, nodes=nodes, engine=engine, progress=watch)
+    write_tokens(
+        graph, tmp_path / "ray", "chebyshev", 10, nodes=nodes, engine=engine, reporter=Listener(on_share=watch)
+    )
     ended.set()
     killer.join()
     assert later
@@ -216,7 +222,9 @@ def test_the_driver_is_killed_and_the_job_goes_on(ray_cluster: Any, long_graph: 
         seen.append(blocks_in(folder))
 
     graph, nodes, engine = Graph.load(long_graph), np.load(tmp_path / "nodes.npy"), RayEngine(NARROW)
-    write_tokens(graph, tmp_path / "ray", "chebyshev", 10, nodes=nodes, engine=engine, progress=watch)
+    write_tokens(
+        graph, tmp_path / "ray", "chebyshev", 10, nodes=nodes, engine=engine, reporter=Listener(on_share=watch)
+    )
     assert shares[0] == pytest.approx(len(before) * 8 / 160)
     assert all(before.items() <= now.items() for now in seen)
     check_against_disk(long_graph, tmp_path / "ray")
@@ -231,7 +239,7 @@ def test_stale_and_foreign_files(ray_cluster: Any, tmp_path: Path) -> None:
     example().save(tmp_path / "graph")
     graph, out = Graph.load(tmp_path / "graph"), tmp_path / "t"
     with pytest.raises(KeyboardInterrupt):
-        write_tokens(graph, out, "chebyshev", ORDER, engine=narrow(400), progress=stop)
+        write_tokens(graph, out, "chebyshev", ORDER, engine=narrow(400), reporter=Listener(on_share=stop))
     with pytest.raises(OutputExists, match="unfinished tokens of another job: its order is 3, not 2"):
         write_tokens(graph, out, "chebyshev", 2, engine="ray")
     block = sorted((tmp_path / ".t.partial").glob("block-*"))[0]
@@ -257,7 +265,7 @@ def test_two_jobs_on_one_output(ray_cluster: Any, tmp_path: Path) -> None:
         with pytest.raises(OutputBusy, match="Another process is writing tokens"):
             write_tokens(graph, tmp_path / "t", "chebyshev", ORDER, engine="ray")
 
-    write_tokens(graph, tmp_path / "t", "chebyshev", ORDER, engine="ray", progress=again)
+    write_tokens(graph, tmp_path / "t", "chebyshev", ORDER, engine="ray", reporter=Listener(on_share=again))
     assert [path.name for path in tmp_path.iterdir()] == ["t"]
 
 

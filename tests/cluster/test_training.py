@@ -15,11 +15,13 @@ import pytest
 
 from polyformer.cli import main
 from polyformer.errors import InvalidParameter, OutputBusy, TrainingInterrupted
+from polyformer.runs.data import load_task
+from polyformer.runs.on_ray import execute_on_ray
+from polyformer.runs.request import RunRequest
+from polyformer.runs.run import Run
 from polyformer.tokens import write_tokens
 from polyformer.training.distributed import ALONE
-from polyformer.training.on_ray import execute_on_ray
-from polyformer.training.run import RunRequest, load_task
-from polyformer.training.run_directory import RunDirectory
+from tests.listener import Listener
 from tests.ray_cluster import descendants
 from tests.training.team import Team
 from tests.training.test_distributed import BOARD, assert_same_run, metrics, request, together, train
@@ -59,7 +61,7 @@ def test_a_run_on_ray_is_the_run_of_one_process(tmp_path: Path) -> None:
         asked,
         tmp_path / "ray",
         workers=2,
-        observers=[lambda record, best_epoch, best_score: told.append(record.epoch)],
+        reporter=Listener(on_epoch=lambda record: told.append(record.epoch)),
     )
     assert_same_run(tmp_path / "alone", tmp_path / "ray")
     assert (shared["token_route"], shared["workers"]) == ("streamed", 2)
@@ -70,7 +72,7 @@ def test_a_run_on_ray_is_the_run_of_one_process(tmp_path: Path) -> None:
 
 
 EPOCHS = 250
-"""So many that a worker is killed before the last, some seconds after the first."""
+"""Number of epochs; it is so large that a worker is killed before the last epoch, some seconds after the first."""
 
 
 def test_a_killed_worker_goes_on_from_the_last_registered_checkpoint(two: Team, tmp_path: Path) -> None:
@@ -96,7 +98,7 @@ def test_a_killed_worker_goes_on_from_the_last_registered_checkpoint(two: Team, 
     assert len(killed) == 1
     assert 1 < killed[0] < EPOCHS
     assert result["resumed_after"] == killed
-    assert [record["epoch"] for record in RunDirectory(run).read_metrics()] == list(range(1, EPOCHS + 1))
+    assert [record["epoch"] for record in Run(run).metrics] == list(range(1, EPOCHS + 1))
     together(two, asked, tmp_path / "whole")
     assert_same_run(tmp_path / "whole", run)
 
@@ -109,8 +111,7 @@ def test_stopped_and_continued_by_one_process(tmp_path: Path) -> None:
             asked,
             tmp_path / "run",
             workers=2,
-            observers=[lambda record, best_epoch, best_score: seen.append(record.epoch)],
-            should_stop=lambda: bool(seen),
+            reporter=Listener(on_epoch=lambda record: seen.append(record.epoch), stop=lambda: bool(seen)),
         )
     reached = len(metrics(tmp_path / "run"))
     assert reached >= 1
@@ -127,7 +128,7 @@ def test_a_run_that_another_process_holds(tmp_path: Path) -> None:
     with pytest.raises(TrainingInterrupted):
         train(ALONE, request(), tmp_path / "run", stop_after=1)
     with (
-        RunDirectory(tmp_path / "run").locked(),
+        Run(tmp_path / "run").locked(),
         pytest.raises(OutputBusy, match="Another process is training"),
     ):
         execute_on_ray(request(), tmp_path / "run", workers=2, resume=True)

@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from polyformer.errors import OutputBusy
-from polyformer.prediction import ROWS_PER_BLOCK, Resources, open_run_task
-from polyformer.sharded_prediction import ClusterOptions, predict_shards
-from polyformer.training.saved_model import load_model
+from polyformer.models import Workload
+from polyformer.models.walk import ROWS_PER_BLOCK
+from polyformer.runs.run import Run
+from polyformer.runs.sharded_prediction import ClusterOptions, predict_shards
 from tests.cli.test_cli import run
 from tests.cli.test_tune import BOARD, SMALL
 
@@ -52,7 +53,7 @@ def test_a_stopped_study_tries_its_trials_again(
 
 
 def test_errors_of_trials_come_back(ray_cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a worker alone can notice ends the search with its sentence."""
+    """A fault that only a worker can notice ends the search with the worker's sentence."""
     options = ["--study", tmp_path / "s.journal", *SMALL, "--set", "device_batch=3", "--trials", 1]
     assert run("tune", BOARD, *options, "--engine", "ray", "--address", ray_cluster.address) == 2
     assert "Unknown setting 'device_batch'" in capsys.readouterr().err
@@ -94,9 +95,10 @@ def test_predictions_are_those_of_one_process(
 
 
 def test_unfinished_predictions_go_on_or_are_begun_anew(ray_cluster: Any, trained: Path, tmp_path: Path) -> None:
-    (_, model), task = load_model(trained / "run"), open_run_task(trained / "run")
+    opened = Run(trained / "run")
+    model, task = opened.model(), opened.task()
     folder, place = tmp_path / ".p.parquet.partial", ClusterOptions()
-    arguments = (trained / "run", model, task.graph, None, tmp_path / "p.parquet", Resources(tokens=trained / "tokens"))
+    arguments = (opened, model, task.graph, tmp_path / "p.parquet", Workload(tokens=trained / "tokens"))
 
     def interrupted() -> None:
         with predict_shards(*arguments, place) as blocks:

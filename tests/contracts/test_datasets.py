@@ -11,13 +11,13 @@ import pytest
 import scipy.sparse as sp
 
 from polyformer.datasets import DATASETS, Dataset, load_dataset
-from polyformer.datasets.published import PublishedDataset
+from polyformer.datasets.public_files import PublicDataset
 from polyformer.errors import DataNotFound, FileCorrupt, UnknownName
 from polyformer.metrics import METRICS
 from polyformer.tasks import Task
 from tests.datasets.small_files import write_small
 
-PUBLISHED = [name for name in DATASETS if isinstance(DATASETS[name], PublishedDataset)]
+PUBLISHED = [name for name in DATASETS if isinstance(DATASETS[name], PublicDataset)]
 NUM_SPLITS = {
     "none": (0,),
     "interior": (0,),
@@ -38,9 +38,9 @@ def _isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POLYFORMER_DATA", raising=False)
 
 
-def published(name: str) -> PublishedDataset:
+def published(name: str) -> PublicDataset:
     dataset = DATASETS[name]
-    assert isinstance(dataset, PublishedDataset)
+    assert isinstance(dataset, PublicDataset)
     return dataset
 
 

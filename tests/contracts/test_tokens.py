@@ -36,7 +36,7 @@ def relative_error(tokens: torch.Tensor, exact: np.ndarray) -> float:
 @pytest.mark.parametrize("self_loops", [False, True])
 @pytest.mark.parametrize("order", [0, 1, 20])
 def test_chebyshev_tokens_equal_exact_spectrum(graph: Graph, kernel: str, order: int, self_loops: bool) -> None:
-    """The one recurrence that propagates; every other fixed basis mixes what it gives."""
+    """The Chebyshev recurrence is the only one that propagates; every other fixed basis mixes its tokens."""
     check_exact_spectrum(graph, "chebyshev", order, self_loops)
 
 
@@ -94,7 +94,7 @@ def test_optimal_breakdown_gives_zero_tokens(kernel: str, kind: str) -> None:
 
 @pytest.mark.parametrize("spec", [*SPECS, "optimal"])
 def test_optimal_and_fixed_responses_give_the_tokens(spec: str) -> None:
-    """The recorded recurrence is a response as good as a formula: g_k(L̂) x gives the tokens back."""
+    """The recorded recurrence serves as a response like a formula: g_k(L̂) x gives the tokens."""
     from polyformer.tokens import compute_tokens_and_recurrence
 
     graph = Graph(np.random.default_rng(0).integers(0, 40, (2, 100)), np.random.default_rng(1).random((40, 3)))
@@ -176,7 +176,7 @@ def test_stored_tokens_equal_computed_ones(graph: Graph, basis: str, tmp_path) -
 @pytest.mark.parametrize("engine", [pytest.param(name, marks=[pytest.mark.ray] * (name == "ray")) for name in ENGINES])
 @pytest.mark.parametrize("basis", ["chebyshev", "optimal"])
 def test_engines_agree(graph: Graph, basis: str, engine: str, tmp_path, request) -> None:
-    """From mapped files, for all nodes and for some in any order, with and without self-loops: the same tokens."""
+    """Memory-mapped files give the same tokens: all nodes or some in any order, with and without self-loops."""
     if engine == "ray":
         request.getfixturevalue("ray_cluster")
     graph.save(tmp_path / "graph")

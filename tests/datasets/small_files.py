@@ -26,7 +26,7 @@ from polyformer.datasets.linkx import Pokec, TwitchGamers
 from polyformer.datasets.ogb import OgbCsv
 from polyformer.datasets.papers100m import OgbBinary
 from polyformer.datasets.planetoid import Planetoid
-from polyformer.datasets.published import PublishedDataset
+from polyformer.datasets.public_files import PublicDataset
 from polyformer.datasets.web_google import BareGraph
 
 N, CLASSES, WIDTH = 60, 2, 7
@@ -52,7 +52,7 @@ class Written:
         )
 
 
-def write_small(dataset: PublishedDataset, folder: Path) -> Written:
+def write_small(dataset: PublicDataset, folder: Path) -> Written:
     """Write the files of ``dataset`` into ``folder``."""
     for file in dataset.files:
         (folder / file.path).parent.mkdir(parents=True, exist_ok=True)

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from polyformer.datasets import DATASETS, Counts
-from polyformer.datasets import download as module
 from polyformer.datasets.download import download, extract
-from polyformer.datasets.published import PublishedDataset
+from polyformer.datasets.public_files import PublicDataset
 from polyformer.datasets.sources import RemoteFile
 from polyformer.errors import DataNotFound, DownloadFailed, FileCorrupt, OutOfResources
+from tests.listener import Listener
 
 CONTENT = b"0123456789" * 1000
 
@@ -29,7 +29,7 @@ def entries(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()] if folder.exists() else []
 
 
-def small_dataset(server: Any, **changes: Any) -> PublishedDataset:
+def small_dataset(server: Any, **changes: Any) -> PublicDataset:
     """The entry of minesweeper, pointed at a small file of the same format on ``server``."""
     random = np.random.default_rng(0)
     masks = np.eye(3, dtype=bool)[random.integers(0, 3, (10, 20))].transpose(2, 0, 1)
@@ -43,7 +43,7 @@ def small_dataset(server: Any, **changes: Any) -> PublishedDataset:
     )
     sha256 = hashlib.sha256((server.folder / "small.npz").read_bytes()).hexdigest()
     dataset = DATASETS["minesweeper"]
-    assert isinstance(dataset, PublishedDataset)
+    assert isinstance(dataset, PublicDataset)
     file = RemoteFile("raw/minesweeper.npz", f"{server.url}/small.npz", sha256)
     return replace(dataset, files=(file,), counts=Counts(nodes=20, edges=19, features=7, classes=2), **changes)
 
@@ -51,7 +51,7 @@ def small_dataset(server: Any, **changes: Any) -> PublishedDataset:
 def test_a_data_set_is_downloaded_once_and_recorded(server: Any, cache: Path) -> None:
     dataset, seen = small_dataset(server), list[tuple[str, int, int | None]]()
     assert "downloaded on first use from http://127.0.0.1" in dataset.status(None)
-    dataset.load(None, "fixed", progress=lambda *step: seen.append(step))
+    dataset.load(None, "fixed", reporter=Listener(on_stage=lambda *step: seen.append(step)))
     size = (server.folder / "small.npz").stat().st_size
     assert seen[-1] == ("minesweeper.npz", size, size)
     path = cache / "minesweeper" / "raw" / "minesweeper.npz"
@@ -119,8 +119,8 @@ def test_no_connection(tmp_path: Path) -> None:
 def test_no_space_is_known_before(server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (server.folder / "whole").write_bytes(CONTENT)
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: usage(10_000, 9_999, 1))
-    with pytest.raises(OutOfResources, match=r"needs 10,000 bytes in .* and the disk has 1 left"):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10_000, 9_999, 1))
+    with pytest.raises(OutOfResources, match=r"needs 9\.8 KiB of disk at .* Got 1 bytes"):
         download(f"{server.url}/whole", tmp_path / "target" / "file")
     assert entries(tmp_path / "target") == []
 

@@ -68,12 +68,12 @@ def test_a_damaged_file_is_one_sentence(real_root: Path, tmp_path: Path) -> None
     folder.mkdir(parents=True)
     content = (real_root / "minesweeper" / "raw" / "minesweeper.npz").read_bytes()
     (folder / "minesweeper.npz").write_bytes(content[: len(content) // 2])
-    with pytest.raises(FileCorrupt, match=r"minesweeper\.npz' cannot be read: .* Get the file again"):
+    with pytest.raises(FileCorrupt, match=r"minesweeper\.npz' cannot be read .* Get the file again"):
         load_dataset("minesweeper", tmp_path / "root")
     np.savez(folder / "minesweeper.npz", node_features=np.eye(3))
     with pytest.raises(FileCorrupt, match="node_labels"):
         load_dataset("minesweeper", tmp_path / "root")
     objects = np.array([{}, None], dtype=object)
     np.savez(folder / "minesweeper.npz", node_features=objects)
-    with pytest.raises(FileCorrupt, match=r"cannot be read: .*pickle"):
+    with pytest.raises(FileCorrupt, match=r"cannot be read \(.*pickle"):
         load_dataset("minesweeper", tmp_path / "root")

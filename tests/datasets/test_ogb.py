@@ -15,12 +15,14 @@ import numpy as np
 import pytest
 
 from polyformer.datasets import Counts, load_dataset
-from polyformer.datasets import npy_stream as stream_module
 from polyformer.datasets.ogb import OGBN_ARXIV
 from polyformer.datasets.papers100m import OGBN_PAPERS100M
-from polyformer.datasets.sources import RemoteFile, processed_root
+from polyformer.datasets.sources import RemoteFile
 from polyformer.errors import DataNotFound, DownloadFailed, FileCorrupt
+from polyformer.files import npz as stream_module
 from polyformer.graph import Graph
+from polyformer.user_cache import processed_root
+from tests.listener import Listener
 
 
 def test_arxiv_without_features_names_the_bare_graph(
@@ -90,7 +92,7 @@ def test_papers_are_streamed(cache: Path, tmp_path: Path, monkeypatch: pytest.Mo
     dataset = replace(OGBN_PAPERS100M, counts=counts, memory=1 << 19)
     steps = []
     tracemalloc.start()
-    task = dataset.load(tmp_path / "root", "fixed", progress=lambda *step: steps.append(step))
+    task = dataset.load(tmp_path / "root", "fixed", reporter=Listener(on_stage=lambda *step: steps.append(step)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < features.nbytes / 2, "the features were held in memory"
@@ -106,7 +108,7 @@ def test_papers_are_streamed(cache: Path, tmp_path: Path, monkeypatch: pytest.Mo
     expected.save(tmp_path / "saved")
     assert (folder / "manifest.json").read_text() == (tmp_path / "saved" / "manifest.json").read_text()
     steps.clear()
-    dataset.load(tmp_path / "root", "fixed", progress=lambda *step: steps.append(step))
+    dataset.load(tmp_path / "root", "fixed", reporter=Listener(on_stage=lambda *step: steps.append(step)))
     assert steps == [], "the graph directory was made again"
 
 
@@ -121,7 +123,7 @@ def test_papers_clean_up_after_a_kill(cache: Path, tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        dataset.load(tmp_path / "root", "fixed", progress=kill)
+        dataset.load(tmp_path / "root", "fixed", reporter=Listener(on_stage=kill))
     assert len(list(processed_root().iterdir())) == 1
     dataset.load(tmp_path / "root", "fixed")
     assert [path.name.startswith("ogbn-papers100M-") for path in processed_root().iterdir()] == [True]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("cache")
 
 @pytest.fixture
 def copied_root(real_root: Path, tmp_path: Path) -> Path:
-    """Citeseer and Pubmed in a place that may be written to."""
+    """Copy Citeseer and Pubmed to a writable folder."""
     for name in ("CiteSeer", "PubMed"):
         shutil.copytree(real_root / name, tmp_path / "root" / name, copy_function=shutil.copyfile)
     return tmp_path / "root"

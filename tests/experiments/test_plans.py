@@ -12,9 +12,9 @@ from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter, Unkno
 from polyformer.experiments import EXPERIMENTS
 from polyformer.experiments.costs import estimate_seconds
 from polyformer.experiments.plan import Plan, load_plan, open_experiment, open_experiments, select
+from polyformer.experiments.published import published_scores
 from polyformer.models import MODELS
 from polyformer.presets import load_preset
-from polyformer.published import published_scores
 from polyformer.registry import parse_spec
 from polyformer.settings import split_settings
 from polyformer.training.settings import TrainingSettings
@@ -122,7 +122,11 @@ def test_a_plan_that_changes_is_run_again() -> None:
             "'runs' of the plan 'own' must be a whole number, 1 or more. Got -1",
         ),
         (("runs = 3", 'runs = "two"'), InvalidParameter, "'runs' of the plan 'own' must be a whole number"),
-        (("runs = 3", "runs = 3\ntuned = 1"), InvalidParameter, "'tuned' of the plan 'own' must be true or false"),
+        (
+            ("runs = 3", "runs = 3\nuse_tuned_preset = 1"),
+            InvalidParameter,
+            "'use_tuned_preset' of the plan 'own' must be true or false",
+        ),
         (("runs = 3", "runs = 3\nsources = 1"), InvalidParameter, "must be a table .sources."),
         (
             ("[settings]", "[sources]\nminefield = 1\n[settings]"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -17,12 +18,13 @@ from polyformer.experiments import runner
 from polyformer.experiments.costs import Costs, estimate_seconds
 from polyformer.experiments.plan import Plan, load_plan, select
 from polyformer.experiments.records import Records
-from polyformer.experiments.runner import Event, run_jobs
+from polyformer.experiments.runner import run_jobs
 from polyformer.experiments.summary import summarise
+from polyformer.runs.execution import execute_run
+from polyformer.runs.run import Run
 from polyformer.training.checkpoint import Checkpoint
-from polyformer.training.run import execute_run
-from polyformer.training.run_directory import RunDirectory
 from tests.cli.test_cli import run
+from tests.listener import Listener
 from tests.warm import WarmProcess
 
 pytestmark = pytest.mark.slow
@@ -97,10 +99,10 @@ def test_the_budget_stops_and_the_checkpoint_goes_on(tmp_path: Path) -> None:
             began.set()
         return began.is_set()
 
-    outcome = run_jobs([job], records, should_stop=has_begun)
+    outcome = run_jobs([job], records, reporter=Listener(stop=has_begun))
     assert (outcome.stopped, outcome.records, outcome.failures) == (True, [], [])
     first = metrics.read_text().splitlines()
-    later = run_jobs([job], records, should_stop=lambda: len(metrics.read_text().splitlines()) > len(first))
+    later = run_jobs([job], records, reporter=Listener(stop=lambda: len(metrics.read_text().splitlines()) > len(first)))
     assert later.stopped
     lines = metrics.read_text().splitlines()
     assert lines[: len(first)] == first  # with their times, which no second training would repeat
@@ -111,7 +113,7 @@ def test_the_budget_stops_and_the_checkpoint_goes_on(tmp_path: Path) -> None:
 
 
 def start_reproducing(plan: Path, results: Path) -> WarmProcess:
-    """The runner, once a run of its has begun."""
+    """The process of a runner, after one of its runs has begun."""
     process = WarmProcess("reproduce", plan, "--results", results, "--workers", 1)
     process.wait_until(lambda: bool(list(results.rglob("metrics.jsonl"))))
     return process
@@ -126,7 +128,7 @@ def test_ctrl_c_ends_the_runner_and_its_processes(plan: Path, tmp_path: Path) ->
         assert "the same command goes on from here" in process.errors
         assert "| mlp | minefield |" in process.output
     [run] = results.rglob("config.json")
-    with RunDirectory(run.parent).locked():  # nobody trains there any more
+    with Run(run.parent).locked():  # nobody trains there any more
         assert (run.parent / "checkpoint" / "state.safetensors").exists()
 
 
@@ -138,7 +140,7 @@ def test_a_closed_terminal_ends_the_processes_too(plan: Path, tmp_path: Path) ->
         process.signal(signal.SIGHUP)
         process.wait()
     [run] = results.rglob("config.json")
-    with RunDirectory(run.parent).locked():
+    with Run(run.parent).locked():
         pass
 
 
@@ -162,12 +164,12 @@ def test_processes_that_do_not_end_are_waited_for_together(tmp_path: Path, monke
 
 
 def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path: Path) -> None:
-    """A runner that was killed leaves its processes behind: the next one does without their runs, and says so."""
+    """A killed runner leaves its processes behind: the next runner skips the runs of these processes and says so."""
     series = Plan.parse("small", PLAN).series()[0]
     records, (job, other) = Records(tmp_path), series.jobs(2)
     execute_run(job.request, records.run_directory(job))
     (records.run_directory(job) / "result.json").unlink()
-    with RunDirectory(records.run_directory(job)).locked():
+    with Run(records.run_directory(job)).locked():
         outcome = run_jobs([job, other], records)
     assert [done for done, _ in outcome.records] == [other]
     assert (outcome.busy, outcome.failures) == ([job], [])
@@ -208,10 +210,12 @@ def test_costs_know_what_is_quadratic() -> None:
 
 
 def test_events_count_down(tmp_path: Path) -> None:
-    events: list[Event] = []
-    run_jobs(Plan.parse("small", PLAN).series()[0].jobs(), Records(tmp_path), workers=2, observe=events.append)
-    assert [event.done for event in events] == [0, 1, 2]
-    assert events[0].left_seconds > events[-1].left_seconds == 0
+    said: list[str] = []
+    listener = Listener(on_say=said.append)
+    run_jobs(Plan.parse("small", PLAN).series()[0].jobs(), Records(tmp_path), workers=2, reporter=listener)
+    assert [sentence.split()[0] for sentence in said] == ["0", "[1/2]", "[2/2]"]
+    left = [float(re.findall(r"about (\d+) s left", sentence)[0]) for sentence in said]
+    assert left[0] > left[-1] == 0
 
 
 def test_a_filter_is_fitted_on_an_image(tmp_path: Path, data_root: Path) -> None:

@@ -82,7 +82,7 @@ def test_what_stands_in_is_told() -> None:
 
 
 def test_runs_with_older_settings_are_marked() -> None:
-    """A default that changes turns nothing red: the row says which runs were made before."""
+    """A changed default makes no test fail: the row says which runs are older than the change."""
     [series] = select(load_plan("table5-baselines").series(), ["cs"], ["gcn"])
     today = Job(series, 0).request.resolve_settings()
     runs = [record(0.9, "cs", **today), record(0.8, "cs", **today | {"dropout": 0.123, "gone": 1})]

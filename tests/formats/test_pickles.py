@@ -92,5 +92,60 @@ def test_object_arrays(tmp_path: Path) -> None:
     with pytest.raises(FileCorrupt, match="one dictionary per split"):
         load_object_array(tmp_path / "numbers.npy")
     (tmp_path / "text.npy").write_text("text")
-    with pytest.raises(FileCorrupt, match=r"is not a \.npy file"):
+    with pytest.raises(FileCorrupt, match=r"text\.npy' cannot be read"):
         load_object_array(tmp_path / "text.npy")
+
+
+def _program(*parts: bytes) -> bytes:
+    return b"\x80\x02" + b"".join(parts) + b"."
+
+
+def _word(text: str) -> bytes:
+    return b"X" + len(text).to_bytes(4, "little") + text.encode()
+
+
+def _global(module: str, name: str) -> bytes:
+    return f"c{module}\n{name}\n".encode()
+
+
+_EMPTY = _global("numpy.core.multiarray", "_reconstruct") + _global("numpy", "ndarray") + b"K\x00\x85" + b"U\x01b\x87R"
+_OBJECT = _global("numpy", "dtype") + b"U\x02O8K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tb"
+_BYTES = b"U\x10" + b"A" * 16
+HOSTILE = {
+    "ndarray called over a buffer": _program(_global("numpy", "ndarray"), b"K\x02\x85", b"U\x01O", _BYTES, b"\x87R"),
+    "objects over bytes": _program(_EMPTY, b"(K\x01K\x02\x85", _OBJECT, b"\x89", _BYTES, b"tb"),
+    "objects over a text": _program(_EMPTY, b"(K\x01K\x02\x85", _OBJECT, b"\x89", _word("A" * 16), b"tb"),
+    "fewer bytes than the shape": _program(
+        _EMPTY, b"(K\x01J\x00\x00\x00\x10\x85", _global("numpy", "dtype"), b"U\x02f8K\x00K\x01\x87R\x89", _BYTES, b"tb"
+    ),
+    "a record type": _program(
+        _EMPTY, b"(K\x01K\x02\x85", _global("numpy", "dtype"), b"U\x05i4,O8K\x00K\x01\x87R\x89", _BYTES, b"tb"
+    ),
+    "a scalar of objects": _program(_global("numpy.core.multiarray", "scalar"), _OBJECT, b"U\x08" + b"A" * 8, b"\x86R"),
+    "a state for a function": _program(_global("_codecs", "encode"), b"}U\x0c__defaults__)sb"),
+    "a state for a type": _program(_global("numpy", "dtype"), b"}U\x0c__setstate__Nsb"),
+    "a function as a value": _program(_global("_codecs", "encode")),
+    "a place in the memo that takes 64 GiB": _program(b"Nr\xff\xff\xff\xff", b"\x85R"),
+    "an extension": _program(b"\x82\x01"),
+    "a text of 4 GiB": _program(b"X\xff\xff\xff\xff"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_pickle_cannot_reach_memory_or_change_the_reader(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_bytes(HOSTILE[name])
+    with pytest.raises(FileCorrupt):
+        load_pickle(tmp_path / "file")
+    np.save(tmp_path / "good.npy", np.array([{"train": np.arange(2)}], dtype=object), allow_pickle=True)
+    assert load_object_array(tmp_path / "good.npy")[0]["train"].tolist() == [0, 1]
+
+
+def test_values_that_hold_themselves_or_double_again_and_again(tmp_path: Path) -> None:
+    itself: list[Any] = []
+    itself.append(itself)
+    doubled: Any = [1]
+    for _ in range(60):
+        doubled = [doubled, doubled]
+    for value in (itself, doubled):
+        (tmp_path / "file").write_bytes(pickle.dumps(value, 2))
+        assert isinstance(load_pickle(tmp_path / "file"), list)

@@ -24,7 +24,7 @@ GRAPH = Graph(EDGES, FEATURES)
 
 
 def both_ways(source: Path, folder: Path, options: ImportOptions | None = None) -> Task:
-    """The task on disk, after checking that the one in memory is the same."""
+    """The imported task, after a check that the task opened in memory is the same."""
     import_graph(source, folder / "graph", options)
     task, held = Task.load(folder / "graph"), open_source(source, options)
     assert task.graph.fingerprint == held.graph.fingerprint

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,8 @@ from polyformer.errors import (
     OutputExists,
     PolyformerError,
 )
-from polyformer.importing import ImportOptions, import_graph, importer, open_source
-from polyformer.importing.array_files import NpyWriter
+from polyformer.files import NpyWriter
+from polyformer.importing import ImportOptions, import_graph, open_source
 from tests.importing.example import Example, write_table
 
 EDGES = "source,target\na,b\nb,c\nc,a\n"
@@ -68,7 +69,7 @@ TABLES: dict[str, tuple[str, str, str]] = {
 
 
 def refuse(source: Path, message: str, kind: type[PolyformerError], options: ImportOptions | None = None) -> None:
-    """Both ways in refuse with that one sentence, and leave nothing behind."""
+    """Importing and opening both refuse the source with this sentence, and leave no file behind."""
     destination = source.parent / "out" / "graph"
     for run in (lambda: import_graph(source, destination, options), lambda: open_source(source, options)):
         with pytest.raises(kind, match=message) as caught:
@@ -288,8 +289,8 @@ def test_a_full_disk(tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_disk_that_is_too_small_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.zeros((1000, 2), np.int32).tofile(tmp_path / "edges.i32")
     usage = type("usage", (), {"free": 1000})
-    monkeypatch.setattr(importer.shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(OutOfResources, match=r"needs about 0\.0 GB of disk"):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(OutOfResources, match=r"needs about 23\.4 KiB of disk"):
         import_graph(tmp_path / "edges.i32", tmp_path / "out" / "graph")
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from polyformer.errors import InvalidData, InvalidParameter, UnknownName
 from polyformer.importing import ImportOptions, open_source
+from tests.listener import Listener
 
 EDGES = "source,target\nä,b\nb,ç\n"
 NODES = "id,label,größe\nä,x,1.5\nb,y,2.5\nç,x,3.5\n"
@@ -67,7 +68,7 @@ def test_the_first_row_in_another_encoding_is_named(tmp_path: Path) -> None:
 def test_decimal_commas(nodes: str, decimal: str, labels: list[float], tmp_path: Path) -> None:
     lines: list[str] = []
     write(tmp_path, "source;target;weight\n0;1;0,5\n1;2;0,25\n", nodes)
-    task = open_source(tmp_path, ImportOptions(decimal=decimal), report=lines.append)
+    task = open_source(tmp_path, ImportOptions(decimal=decimal), reporter=Listener(on_say=lines.append))
     assert np.asarray(task.graph.features).ravel().tolist() == pytest.approx([3.14, -2.5, 7.0])
     assert task.labels.tolist() == labels
     assert task.graph.weights is not None

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from polyformer.files import NpyWriter, npy_digest
 from polyformer.graph import Graph
 from polyformer.importing import csr_writer
-from polyformer.importing.array_files import NpyWriter, npy_digest
 from polyformer.importing.csr_writer import CsrWriter
 from polyformer.importing.edges import EdgeBatch
 from polyformer.importing.external_sort import EdgeSorter

@@ -15,6 +15,7 @@ from polyformer.errors import InvalidData
 from polyformer.importing import ImportOptions, import_graph, open_source
 from polyformer.tasks import Task
 from tests.importing.example import write_table
+from tests.listener import Listener
 
 COUNT = 24
 DAYS = [datetime.date(2020, 1, 1) + datetime.timedelta(days=7 * i % 50) for i in range(COUNT)]
@@ -32,7 +33,7 @@ def write(folder: Path, columns: dict[str, object], ending: str = ".csv", **edge
 
 def read(folder: Path, **options: object) -> tuple[Task, list[str]]:
     lines: list[str] = []
-    return open_source(folder, ImportOptions(**options), report=lines.append), lines  # type: ignore[arg-type]
+    return open_source(folder, ImportOptions(**options), reporter=Listener(on_say=lines.append)), lines  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
@@ -184,7 +185,7 @@ def test_a_direction_is_said_to_be_dropped(tmp_path: Path) -> None:
 
 
 def test_missing_values_of_a_wide_table(tmp_path: Path) -> None:
-    """The pass that counts them holds a bounded number of values."""
+    """The pass that counts categories holds a bounded number of values."""
     random = np.random.default_rng(0)
     values = random.normal(size=(5000, 3))
     values[random.random((5000, 3)) < 0.1] = np.nan

@@ -16,6 +16,7 @@ from polyformer.errors import DataNotFound, InvalidData
 from polyformer.graph import Graph
 from polyformer.importing import ImportOptions, open_source
 from tests.importing.test_array_sources import EDGES, FEATURES, GRAPH, LABELS, both_ways
+from tests.listener import Listener
 
 ADJACENCY = sp.csr_matrix((np.ones(EDGES.shape[1]), tuple(EDGES)), (30, 30))
 ADJACENCY.data[:] = 1
@@ -128,6 +129,6 @@ def test_a_folder_with_a_file_of_a_graph_says_to_name_it(tmp_path: Path) -> None
 def test_edge_attr_of_a_pyg_file_is_told(edge_attr: torch.Tensor, note: str, tmp_path: Path) -> None:
     torch.save({"edge_index": torch.from_numpy(EDGES), "edge_attr": edge_attr}, tmp_path / "a.pt")
     lines: list[str] = []
-    task = open_source(tmp_path / "a.pt", report=lines.append)
+    task = open_source(tmp_path / "a.pt", reporter=Listener(on_say=lines.append))
     assert any(note in line for line in lines)
     assert (task.graph.weights is not None) == (edge_attr.ndim == 1)

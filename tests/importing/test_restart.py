@@ -13,6 +13,7 @@ import pytest
 from polyformer.graph import Graph
 from polyformer.importing import import_graph
 from polyformer.tasks import Task
+from tests.listener import Listener
 from tests.warm import WarmProcess
 
 pytestmark = pytest.mark.slow
@@ -26,7 +27,7 @@ def import_slowly(source: Path, destination: Path, slow_stage: str) -> None:
         if stage == slow_stage:
             time.sleep(60)
 
-    import_graph(source, destination, progress=tell)
+    import_graph(source, destination, reporter=Listener(on_stage=tell))
 
 
 @pytest.mark.parametrize("stage", ["reading edges", "writing edges"])
@@ -54,14 +55,14 @@ def test_interrupted_from_the_keyboard(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        import_graph(tmp_path / "edges.i32", tmp_path / "out" / "graph", progress=interrupt)
+        import_graph(tmp_path / "edges.i32", tmp_path / "out" / "graph", reporter=Listener(on_stage=interrupt))
     assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_progress_tells_every_stage(tables: Path, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int | None]] = []
     started = time.perf_counter()
-    summary = import_graph(tables, tmp_path / "graph", progress=lambda *state: seen.append(state))
+    summary = import_graph(tables, tmp_path / "graph", reporter=Listener(on_stage=lambda *state: seen.append(state)))
     assert [stage for stage, _, _ in seen] == ["reading edges", "writing edges", "writing features"]
     assert seen[0] == ("reading edges", 200, None)
     assert seen[-1] == ("writing features", 40, 40)

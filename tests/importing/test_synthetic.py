@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import namedtuple
 from pathlib import Path
 
@@ -162,7 +163,7 @@ def test_unknown_option_and_taken_place(tmp_path: Path) -> None:
 
 def test_full_disk_and_missing_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "free")
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: usage(1 << 30))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1 << 30))
     with pytest.raises(OutOfResources, match=r"This graph needs 7\.5 GiB of disk at .* Got 1\.0 GiB"):
         made(tmp_path, "nodes=1e8,edges=8e8,features=0,labelled=0")
     monkeypatch.undo()

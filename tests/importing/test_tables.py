@@ -16,6 +16,7 @@ from polyformer.importing import ImportOptions, import_graph, open_source
 from polyformer.importing import tables as table_files
 from polyformer.tasks import Task
 from tests.importing.example import Example, make_example, write_table
+from tests.listener import Listener
 
 
 def expected(example: Example, weighted: bool) -> Graph:
@@ -74,7 +75,7 @@ def test_the_summary_shows_what_was_matched(tables: Path, tmp_path: Path) -> Non
     assert "nodes.csv: 'label' → label" in lines
     assert "nodes.csv: 'colour' → category of 3 (blue, green, red)" in lines
     shown: list[str] = []
-    open_source(tables, report=shown.append)
+    open_source(tables, reporter=Listener(on_say=shown.append))
     assert shown[:2] == lines[:2]
 
 
@@ -164,7 +165,7 @@ def test_parts_in_a_folder_are_one_table(tmp_path: Path, example: Example) -> No
 
 
 def test_numbers_and_words_that_change_further_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a CSV's first block holds does not bind the rest: fractions after whole numbers, digits after words."""
+    """The first block of a CSV does not fix types: fractions may follow whole numbers, and digits words."""
     monkeypatch.setattr(table_files, "CSV_BLOCK", 256)
     numbers = [*range(60), 0.5, 2e18]
     words = ["red" if i < 60 else "7" for i in range(62)]

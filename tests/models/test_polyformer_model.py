@@ -7,7 +7,8 @@ import torch
 from polyformer.bases import BASES
 from polyformer.datasets import load_dataset
 from polyformer.errors import InvalidData, InvalidParameter, OutOfResources
-from polyformer.models import Workload, contract, token_binding, token_model
+from polyformer.models import Workload, contract
+from polyformer.models.parts import bound_tokens, token_binding, token_model
 from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
 
 TASK = load_dataset("minefield:width=12,height=10")
@@ -35,7 +36,7 @@ def test_routes_give_equal_logits_and_gradients(basis: str) -> None:
 
 
 def test_evaluation_in_slices_equals_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (contract, token_model):
+    for module in (contract, bound_tokens):
         monkeypatch.setattr(module, "ROWS_PER_SLICE", 7)
     for route in ("stored", "projected"):
         model = build(token_route=route).eval()

@@ -147,7 +147,7 @@ def test_a_bias_that_is_not_contiguous() -> None:
 
 @pytest.mark.parametrize("name", ["attention", "dropout", "bias_relu"])
 def test_second_derivatives_are_refused(name: str) -> None:
-    """Of attention, even where the gradient that comes in is a constant: its own gradient depends on the input."""
+    """Second derivatives of attention: the gradient depends on the input even if the incoming gradient is constant."""
     query_key, values, bias = (tensor.requires_grad_() for tensor in inputs(3, 4, 2, 5, 5))
     wide = torch.randn(3, 1, 10, requires_grad=True)
     loss, leaf = {

@@ -16,6 +16,7 @@ from polyformer.propagation.disk import DiskEngine
 from polyformer.propagation.memory import MemoryEngine
 from polyformer.tokens import open_tokens, write_tokens
 from tests.cli.test_cli import run
+from tests.listener import Listener
 
 
 def random_graph(nodes: int = 500, columns: int = 40, weighted: bool = False) -> Graph:
@@ -41,7 +42,7 @@ def test_agrees_with_the_memory_engine_on_real_graphs(name: str, data_root: Path
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_features_held_ahead_and_blocks_of_every_width(tmp_path: Path, weighted: bool) -> None:
-    """Whatever part of the features is held, from mapped files and from memory: the same bytes."""
+    """The bytes are the same whatever part of the features is held, from memory-mapped files and from memory."""
     graph = random_graph(2000, 90, weighted)
     graph.save(tmp_path / "graph")
     mapped = Graph.load(tmp_path / "graph")
@@ -112,7 +113,7 @@ def test_damaged_graph_is_refused(tmp_path: Path, name: str, damage: str) -> Non
 
 @pytest.mark.parametrize("name", ["indices.npy", "features.npy"])
 def test_file_that_is_cut_off_while_it_is_read(tmp_path: Path, name: str) -> None:
-    """The finished blocks stay; with the file restored, the same call goes on."""
+    """The finished blocks stay; once the file is restored, the same call continues."""
     random_graph().save(tmp_path / "graph")
     graph, path = Graph.load(tmp_path / "graph"), tmp_path / "graph" / name
     content = path.read_bytes()
@@ -124,7 +125,7 @@ def test_file_that_is_cut_off_while_it_is_read(tmp_path: Path, name: str) -> Non
 
     narrow = DiskEngine((6 << 20) + 44_000)  # blocks of 8 columns, a pass over the features for each
     with pytest.raises(FileCorrupt, match=rf"{name}' ended while it was read: it has been cut off"):
-        write_tokens(graph, tmp_path / "t", "chebyshev", 2, engine=narrow, progress=cut)
+        write_tokens(graph, tmp_path / "t", "chebyshev", 2, engine=narrow, reporter=Listener(on_share=cut))
     with path.open("r+b") as file:
         file.write(content)
     assert list((tmp_path / ".t.partial").glob("block-*"))

@@ -110,9 +110,8 @@ def test_native_kernel_is_built_and_used() -> None:
 def test_fallback_says_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, state: str, reason: str
 ) -> None:
-    built = next(Path(module.__file__).parent.glob("_kernel*"))
-    monkeypatch.setattr(module, "__file__", str(tmp_path / "__init__.py"))
-    library = tmp_path / f"_kernel{module.importlib.machinery.EXTENSION_SUFFIXES[0]}"
+    built, library = module._LIBRARY, tmp_path / "_kernel.so"
+    monkeypatch.setattr(module, "_LIBRARY", library)
     if state == "damaged":
         library.write_bytes(b"\x7fELF and nothing more")
     elif state == "foreign":  # a library without our functions

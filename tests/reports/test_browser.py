@@ -13,9 +13,11 @@ from polyformer.datasets import load_dataset
 from polyformer.filters import filter_coefficients
 from polyformer.models import NodeWiseFilter, Workload
 from polyformer.reports import write_comparison, write_report
-from polyformer.reports.findings import Outcome, gather
-from polyformer.training.run import RunRequest, execute_run
-from polyformer.training.saved_model import load_model
+from polyformer.reports.findings import gather
+from polyformer.reports.outcome import Outcome
+from polyformer.runs.execution import execute_run
+from polyformer.runs.request import RunRequest
+from polyformer.runs.run import Run
 
 BOARD = "minefield:width=20,height=15"
 SETTINGS = {"order": 3, "hidden_channels": 16, "heads": 4, "epochs": 3}
@@ -99,7 +101,7 @@ def test_clicking_a_node_shows_its_class_prediction_and_filter(page: Any, outcom
     graph = found.task.graph
     buttons = [button.text for button in page.find_elements("css selector", "#panel-neighbours button")]
     assert buttons == [str(node) for node in graph.indices[graph.indptr[137] : graph.indptr[138]]]
-    _, model = load_model(run)
+    _, model = Run(run).load()
     model.bind(load_dataset(BOARD).graph, Workload(None, 300))
     alpha = filter_coefficients(cast(NodeWiseFilter, model), np.array([137]))[0].mean(axis=0)
     text = page.find_element("id", "coefficients-text").text.removeprefix("α: ")
@@ -109,6 +111,26 @@ def test_clicking_a_node_shows_its_class_prediction_and_filter(page: Any, outcom
     assert np.allclose(drawn, found.filters.responses[137].mean(axis=0), atol=1e-3)
     page.find_elements("css selector", "#panel-neighbours button")[0].click()
     assert page.find_element("id", "panel-title").text == f"Node {buttons[0]}"
+
+
+def test_the_stages_of_a_cascade_can_be_chosen(browser: Any, tmp_path: Path) -> None:
+    settings = {"epochs": 2, "num_layers": 2, "hidden_channels": 8, "heads": 2}
+    execute_run(RunRequest(BOARD, model="cascade", settings=settings), tmp_path / "run")
+    findings = gather(tmp_path / "run")
+    write_report(findings, tmp_path / "report.html")
+    assert findings.outcome is not None
+    filters = findings.outcome.filters
+    assert filters is not None
+    assert filters.later is not None
+    _open(browser, tmp_path / "report.html", 1440)
+    browser.execute_script("explorer.choose('42')")
+    browser.execute_script(
+        "const s = document.getElementById('layer'); s.value = '1'; s.dispatchEvent(new Event('change'))"
+    )
+    text = browser.find_element("id", "coefficients-text").text.removeprefix("α: ")
+    assert [float(part) for part in text.split(", ")] == pytest.approx(filters.later[42, 0].mean(axis=0), abs=2e-4)
+    assert browser.find_element("id", "layer-input").text == "Relative to the output of stage 1."
+    assert not browser.get_log("browser")
 
 
 def test_searching_by_keyboard(page: Any, outcome: tuple[Path, Outcome]) -> None:

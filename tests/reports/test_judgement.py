@@ -14,25 +14,27 @@ import pytest
 import scipy.sparse as sp
 
 from polyformer.columns import Column
-from polyformer.filters import FilterClusters, frequency_grid
+from polyformer.filters import FilterClusters, Filters, frequency_grid
 from polyformer.graph import Graph
-from polyformer.prediction import Resources
-from polyformer.reports import findings as found
+from polyformer.models import Workload
 from polyformer.reports import importance, write_report
+from polyformer.reports import outcome as found
 from polyformer.reports.explorer import explorer_data
-from polyformer.reports.findings import Filters, gather
+from polyformer.reports.findings import gather
 from polyformer.reports.importance import ColumnGroup, column_groups, feature_importance, shuffled
 from polyformer.reports.words import alike_kinds, first_words
+from polyformer.runs.execution import execute_run
+from polyformer.runs.request import RunRequest
+from polyformer.runs.run import Run
 from polyformer.splits import Split
 from polyformer.tasks import Task
-from polyformer.training.run import RunRequest, execute_run
-from polyformer.training.saved_model import load_model
+from tests.edits import plain_json
 
 COLUMNS = (Column("noise"), Column("<colour>", 3, ("r", "g", "b")), Column("more noise", 2))
 
 
 def _task(skill: bool, sparse: bool = False) -> Task:
-    """Nodes with names. The label is the second column; without ``skill``, of test nodes it is another."""
+    """Write tables of named nodes whose label is the second column; without ``skill``, test nodes have other labels."""
     random = np.random.default_rng(0)
     colours = random.integers(0, 3, 240)
     features = np.concatenate(
@@ -64,8 +66,8 @@ def test_only_the_column_that_tells_the_label_matters(tmp_path: Path, sparse: bo
     assert set(importance.names) == {column.name for column in COLUMNS}
     assert importance.losses[0] > 0.3
     assert (np.abs(importance.losses[1:]) < 0.1).all()
-    assert findings.record.result is not None
-    assert importance.score == pytest.approx(findings.record.result["val"])
+    assert findings.run.result is not None
+    assert importance.score == pytest.approx(findings.run.result["val"])
     write_report(findings, tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text()
     assert 'id="chart-importance"' in page
@@ -75,10 +77,10 @@ def test_only_the_column_that_tells_the_label_matters(tmp_path: Path, sparse: bo
 
 def test_time_and_the_number_of_columns_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, task = _run(_task(True), tmp_path), _task(True)
-    card, model = load_model(run)
+    card, model = Run(run).load()
 
     def compute(seconds: float) -> Any:
-        return feature_importance(model, card, replace(task, columns=None), task.splits[0], Resources(), seconds)
+        return feature_importance(model, card, replace(task, columns=None), task.splits[0], Workload(), seconds)
 
     assert "It was not computed: shuffling one column would take about" in compute(0.0).remark
     monkeypatch.setattr(importance, "_COLUMNS", 2)
@@ -107,12 +109,12 @@ def test_shuffling_moves_the_rows_of_one_column(kind: Any) -> None:
 
 def test_the_first_words_and_warnings_of_a_run_without_skill(tmp_path: Path) -> None:
     run = _run(_task(False), tmp_path, metric="log_loss")
-    config = json.loads((run / "config.json").read_text())
+    config = plain_json(run / "config.json")
     config["task"]["preprocessing"] = ["The column 'age' was <scaled>."]
     (run / "config.json").write_text(json.dumps(config))
     findings = gather(run)
     write_report(findings, tmp_path / "r.html")
-    page, result = (tmp_path / "r.html").read_text(), findings.record.result
+    page, result = (tmp_path / "r.html").read_text(), findings.run.result
     assert result is not None
     assert page.count('<p class="note warning">') == len(result["warnings"]) == 1
     assert page.index("note warning") < page.index('id="first-words"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import json
 import re
@@ -19,16 +20,22 @@ from polyformer.estimators import PolyFormerClassifier
 from polyformer.filters import frequency_grid
 from polyformer.graph import Graph
 from polyformer.operators import Operator
-from polyformer.reports import findings as found
+from polyformer.reports import outcome as found
 from polyformer.reports import write_report
 from polyformer.reports.comparison import _names
+from polyformer.reports.document import _template
+from polyformer.reports.explorer import explorer_data
 from polyformer.reports.findings import gather
 from polyformer.reports.node_map import grid_width, plane, sample_nodes
+from polyformer.reports.sections import SECTIONS
 from polyformer.reports.spectrum import signal_spectrum, sketch_columns
+from polyformer.runs.execution import execute_run
+from polyformer.runs.repeating import repeat_command
+from polyformer.runs.request import RunRequest
 from polyformer.splits import Split
 from polyformer.tasks import Task
-from polyformer.training.run import RunRequest, execute_run
 from tests.cli.test_cli import BOARD, FAST, run
+from tests.edits import plain_json
 
 SMALL = {"order": 3, "hidden_channels": 16, "heads": 4, "epochs": 2}
 
@@ -89,13 +96,13 @@ def test_every_chart_in_the_data_has_its_place_on_the_page(trained: Path, tmp_pa
     assert set(re.findall(r'id="chart-([\w-]+)"', page)) == set(json.loads(figures))
 
 
-@pytest.mark.parametrize("model", ["polyattn", "unifilter", "gprgnn", "dsf-bern-r", "mlp"])
+@pytest.mark.parametrize("model", ["polyattn", "cascade", "unifilter", "gprgnn", "dsf-bern-r", "mlp"])
 def test_other_models(model: str, tmp_path: Path) -> None:
     execute_run(RunRequest(BOARD, model=model, settings={"epochs": 2}), tmp_path / "run")
     findings = gather(tmp_path / "run")
     write_report(findings, tmp_path / "r.html")
     assert findings.outcome is not None
-    assert (findings.outcome.filters is not None) == (model in ("polyattn", "dsf-bern-r"))
+    assert (findings.outcome.filters is not None) == (model in ("polyattn", "cascade", "dsf-bern-r"))
     assert (findings.outcome.unified is not None) == (model in ("unifilter", "gprgnn"))
     assert ("This model has no spectral filter." in (tmp_path / "r.html").read_text()) == (model == "mlp")
 
@@ -107,6 +114,23 @@ def test_the_optimal_basis_and_several_layers(tmp_path: Path) -> None:
     page = (tmp_path / "r.html").read_text()
     assert "Later layers have coefficients but no spectrum" in page
     assert "the one with the largest norm, is shown" in page
+
+
+def test_every_stage_of_a_cascade_is_in_the_explorer(tmp_path: Path) -> None:
+    settings = {"epochs": 2, "num_layers": 3, "hidden_channels": 8, "heads": 2}
+    execute_run(RunRequest(BOARD, model="cascade", settings=settings), tmp_path / "run")
+    findings = gather(tmp_path / "run")
+    assert findings.outcome is not None
+    filters = findings.outcome.filters
+    assert filters is not None
+    assert filters.later is not None
+    assert filters.later.shape == (len(filters.coefficients), 2, 2, 3)
+    data = explorer_data(findings.outcome)["filters"]
+    assert [layer["input"] for layer in data["later"]] == ["the output of stage 1", "the output of stage 2"]
+    packed = np.frombuffer(base64.b64decode(data["later"][1]["coefficients"]), "<i2") * data["later"][1]["step"]
+    assert np.allclose(packed, filters.later[:, 1].ravel(), atol=data["later"][1]["step"])
+    write_report(findings, tmp_path / "r.html")
+    assert "The model is a cascade of 3 stages." in (tmp_path / "r.html").read_text()
 
 
 def _own_graph(folder: Path, regression: bool = False, tested: bool = True) -> None:
@@ -141,8 +165,8 @@ def test_without_test_nodes_others_are_judged_and_that_is_said(tmp_path: Path) -
     page = (tmp_path / "r.html").read_text()
     assert "On 30 validation nodes: there are no test nodes." in page
     assert "real values to predict" in page
-    assert findings.record.result is not None
-    assert findings.record.result["test_interval"] is None
+    assert findings.run.result is not None
+    assert findings.run.result["test_interval"] is None
 
 
 @pytest.mark.filterwarnings("error:.*(NaN|Degrees of freedom|[Pp]ositive|invalid value)")
@@ -161,8 +185,8 @@ def test_scores_that_are_not_numbers_are_left_out(tmp_path: Path, metric: str) -
     assert "NaN" not in (path / "result.json").read_text()
     findings = gather(path)
     write_report(findings, tmp_path / "r.html")
-    assert findings.record.result is not None
-    assert findings.record.result["test_interval"] is None
+    assert findings.run.result is not None
+    assert findings.run.result["test_interval"] is None
     page = (tmp_path / "r.html").read_text()
     assert page.count('<div class="score">') == 1, "that of the validation"
     assert 'id="chart-roc"' not in page
@@ -186,7 +210,7 @@ def test_a_run_that_is_not_finished_or_of_another_version(trained: Path, tmp_pat
     shutil.copytree(trained, tmp_path / "run")
     for name in ("result.json", "model.safetensors"):
         (tmp_path / "run" / name).unlink()
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config = plain_json(tmp_path / "run" / "config.json")
     config["versions"]["polyformer"] = "0.0.1"
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     findings = gather(tmp_path / "run")
@@ -215,7 +239,7 @@ def test_a_run_that_is_not_finished_or_of_another_version(trained: Path, tmp_pat
 def test_damaged_records(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: Any, message: str
 ) -> None:
-    """Keys of ``content`` replace those of the file, those with None are taken out; a list or number replaces it."""
+    """Keys of ``content`` replace keys of the file, None removes a key; a list or number replaces the whole file."""
     shutil.copytree(trained, tmp_path / "run")
     path = tmp_path / "run" / name
     if isinstance(content, dict) and name != "metrics.jsonl":
@@ -304,13 +328,22 @@ def test_files_that_a_run_was_started_with_may_be_gone(tmp_path: Path) -> None:
     shutil.rmtree(tokens)
     findings = gather(path)
     assert findings.outcome is not None
-    assert "--set hidden_channels=8" in findings.record.command
+    assert "--set hidden_channels=8" in repeat_command(findings.run)
 
 
 def test_compared_runs_have_the_shortest_names_that_tell_them_apart(tmp_path: Path) -> None:
     def names(*paths: str) -> list[str]:
-        return _names([Mock(record=Mock(path=tmp_path / path)) for path in paths])
+        return _names([Mock(run=Mock(path=tmp_path / path)) for path in paths])
 
     assert names("a/gcn", "a/mlp") == ["gcn", "mlp"]
     assert names("a/run", "b/run", "b/other") == ["a/run", "b/run", "b/other"]
     assert names("a/run", "a/run") == ["1: run", "2: run"]
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_section_shows_all_that_it_computes(name: str, trained: Path) -> None:
+    section = SECTIONS[name](gather(trained))
+    assert section is not None
+    templates = [f"section_{name}.html", f"section_{name}_after.html"]
+    text = "".join(_template(template) or "" for template in templates)
+    assert [key for key in section.content if f"content.{key}" not in text] == []

@@ -13,9 +13,9 @@ from polyformer.reports import charts
 from polyformer.reports.svg import Panel, draw_svg
 
 COSTS = [
-    charts.Cost("polyformer", 0.917, 40.0, 0.05, 500 << 20),
-    charts.Cost("polyattn", 0.915, 41.0, 0.05, 500 << 20),
-    charts.Cost("specformer", 0.80, 180.0, 240.0, 2000 << 20),
+    charts.ModelCost("polyformer", 0.917, 40.0, 0.05, 500 << 20),
+    charts.ModelCost("polyattn", 0.915, 41.0, 0.05, 500 << 20),
+    charts.ModelCost("specformer", 0.80, 180.0, 240.0, 2000 << 20),
 ]
 
 

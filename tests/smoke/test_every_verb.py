@@ -28,7 +28,16 @@ COMMANDS = [
     "report run --out report.html",
     "compare run convolution --out comparison.html",
     "filters run --out filters.parquet",
+    "export run --out model.onnx",
+    "export own --out model.pt2",
     f"tokens {BOARD} --order 2 --out tokens",
+    "verify run",
+    "verify graph",
+    "verify tokens",
+    "tokens graph --order 2 --out graph-tokens",
+    "update graph changes --check own",
+    "tokens graph --update graph-tokens --tolerance 1e-3",
+    "predict own --new new.csv --edges links.csv --out new-predictions.csv",
     f"tune {BOARD} --model mlp --set epochs=1 --trials 1 --workers 1 --study mlp.journal",
 ]
 WRITTEN = [
@@ -41,7 +50,12 @@ WRITTEN = [
     "report.html",
     "comparison.html",
     "filters.parquet",
+    "model.onnx.json",
+    "model.pt2.json",
     "tokens/manifest.json",
+    "graph/journal.jsonl",
+    "graph-tokens/changes.log",
+    "new-predictions.csv",
     "mlp.csv",
 ]
 
@@ -53,6 +67,10 @@ def test_every_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     Path("tables").mkdir()
     Path("tables/edges.csv").write_text("source,target\n" + "".join(f"{i},{(i * 7 + 1) % 30}\n" for i in people))
     Path("tables/nodes.csv").write_text("id,age,city,label\n" + "".join(f"{i},{i},c{i % 3},{i % 2}\n" for i in people))
+    Path("changes").mkdir()
+    Path("changes/edges.csv").write_text("action,source,target\nadd,3,17\nremove,0,1\n")
+    Path("new.csv").write_text("id,age,city\n77,12,c1\n")
+    Path("links.csv").write_text("source,target\n77,5\n")
     for command in COMMANDS:
         code = run(*shlex.split(command))
         assert code == 0, f"polyformer {command}: {capsys.readouterr().err}"

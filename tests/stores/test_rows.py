@@ -13,12 +13,13 @@ from polyformer.errors import FileCorrupt, InvalidParameter
 from polyformer.graph import Graph
 from polyformer.stores import rows as module
 from polyformer.stores.directory import StoredTokens
+from polyformer.stores.layers import TokenLayers
 from polyformer.stores.rows import RowIndex, TokenRows
 from polyformer.tokens import compute_tokens, open_tokens, write_tokens
 
 
 class Stored(SimpleNamespace):
-    """What is read of an open token directory, with rows of any type."""
+    """The parts of an open token directory that the tests read, with rows of any type."""
 
     def __len__(self) -> int:
         return len(self.array)
@@ -26,8 +27,11 @@ class Stored(SimpleNamespace):
 
 def stored(folder: Path, dtype: str = "float32", order: int = 3, basis: object = None) -> Stored:
     array = np.random.default_rng(0).standard_normal((50, 4, 6)).astype(dtype)
-    np.save(folder / "tokens.npy", array)
-    return Stored(directory=folder, order=order, basis=basis or Chebyshev(), array=array)
+    path = folder / "tokens.npy"
+    np.save(path, array)
+    layers = TokenLayers(np.load(path, mmap_mode="r"), [], len(array))
+    about = {"base_path": path, "base_file": path.open("rb", buffering=0), "layers": layers}
+    return Stored(directory=folder, order=order, basis=basis or Chebyshev(), array=array, **about)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import resource
@@ -17,9 +18,9 @@ from polyformer.cli import main
 from polyformer.errors import FileCorrupt, InvalidData, OutOfResources, OutputBusy, OutputExists
 from polyformer.graph import Graph
 from polyformer.propagation.disk import DiskEngine
-from polyformer.stores import writer as module
 from polyformer.tokens import open_tokens, write_tokens
 from tests.cli.test_cli import run
+from tests.listener import Listener
 from tests.warm import WarmProcess
 
 pytestmark = pytest.mark.slow
@@ -31,7 +32,8 @@ NARROW = (6 << 20) + 32_000  # memory for blocks of 8 columns
 def write_slowly(graph: Path, out: Path, memory: int, basis: str) -> None:
     engine = DiskEngine(memory=memory)
     nodes = range(5, 300)
-    write_tokens(Graph.load(graph), out, basis, 3, nodes=nodes, engine=engine, progress=lambda _: time.sleep(0.002))
+    slow = Listener(on_share=lambda _: time.sleep(0.002))
+    write_tokens(Graph.load(graph), out, basis, 3, nodes=nodes, engine=engine, reporter=slow)
 
 
 def small_graph() -> Graph:
@@ -48,7 +50,7 @@ def same_files(one: Path, other: Path) -> bool:
 
 @pytest.mark.parametrize("basis", ["bernstein", "optimal"])
 def test_killed_at_random_moments_and_resumed(tmp_path: Path, basis: str) -> None:
-    """Twenty kills and more, over as many rounds as it takes; every result has the bytes of an uninterrupted one."""
+    """Kill the writer twenty times and more; every result has the bytes of an uninterrupted write."""
     small_graph().save(tmp_path / "graph")
     memory = {"bernstein": NARROW, "optimal": 1 << 25}[basis]  # blocks of 8 columns
     write_tokens(Graph.load(tmp_path / "graph"), tmp_path / "whole", basis, ORDER, nodes=range(5, 300), engine="disk")
@@ -71,7 +73,7 @@ def interrupt_after(share: float):
         if done >= share:
             raise KeyboardInterrupt
 
-    return progress
+    return Listener(on_share=progress)
 
 
 def start(tmp_path: Path) -> None:
@@ -83,7 +85,7 @@ def start(tmp_path: Path) -> None:
             "chebyshev",
             ORDER,
             engine=DiskEngine(NARROW),
-            progress=interrupt_after(0.5),
+            reporter=interrupt_after(0.5),
         )
 
 
@@ -92,7 +94,9 @@ def test_finished_blocks_are_not_computed_again(tmp_path: Path) -> None:
     done = len(list((tmp_path / ".t.partial").glob("block-*")))
     shares: list[float] = []
     engine = DiskEngine(2 * NARROW)  # other blocks than before
-    write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine=engine, progress=shares.append)
+    write_tokens(
+        small_graph(), tmp_path / "t", "chebyshev", ORDER, engine=engine, reporter=Listener(on_share=shares.append)
+    )
     assert done >= 3
     assert shares[0] == pytest.approx(done * 8 / 50)  # the block that was interrupted is gone, and repeated
     write_tokens(small_graph(), tmp_path / "whole", "chebyshev", ORDER, engine="disk")
@@ -159,11 +163,15 @@ def test_another_job_is_refused(tmp_path: Path, changes: dict, message: str) -> 
 
 def test_a_job_that_finished_no_block_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        write_tokens(small_graph(), tmp_path / "t", "optimal", ORDER, engine="disk", progress=interrupt_after(0.0))
+        write_tokens(small_graph(), tmp_path / "t", "optimal", ORDER, engine="disk", reporter=interrupt_after(0.0))
     assert list(tmp_path.iterdir()) == []
+    write_tokens(small_graph(), tmp_path / "t", "chebyshev", 7)
+    manifest = json.loads((tmp_path / "t" / "manifest.json").read_text())
+    shutil.rmtree(tmp_path / "t")
+    job = {key: manifest[key] for key in manifest if key not in ("complete", "samples", "files", "checksum")}
     folder = tmp_path / ".t.partial"  # what a kill before the first block leaves
     folder.mkdir()
-    (folder / "progress.json").write_text('{"job": {"order": 7}, "blocks": []}')
+    (folder / "progress.json").write_text(json.dumps({"job": job, "blocks": []}))
     (folder / "block-000000-000008").write_bytes(b"cut off")
     write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk")
     assert [path.name for path in tmp_path.iterdir()] == ["t"]
@@ -171,7 +179,7 @@ def test_a_job_that_finished_no_block_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", [["progress.json"], []])
 def test_killed_while_blocks_are_removed(tmp_path: Path, left: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole, but without a name yet: the same job gives it, another one is refused although no block is listed."""
+    """A directory is whole but not renamed: the same job renames it, another is refused though it lists no block."""
     write_tokens(small_graph(), tmp_path / "whole", "chebyshev", ORDER, engine="disk")
 
     def stop(*_: object) -> None:
@@ -185,7 +193,7 @@ def test_killed_while_blocks_are_removed(tmp_path: Path, left: list[str], monkey
         (tmp_path / ".t.partial" / name).write_text("{}")
     with pytest.raises(OutputExists, match="its order is 3, not 2"):
         write_tokens(small_graph(), tmp_path / "t", "chebyshev", 2, engine="disk")
-    write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk", progress=interrupt_after(0.0))
+    write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk", reporter=interrupt_after(0.0))
     assert same_files(tmp_path / "t", tmp_path / "whole")
 
 
@@ -229,7 +237,7 @@ def test_second_process_is_refused(tmp_path: Path) -> None:
         with pytest.raises(OutputBusy, match="Another process is writing tokens"):
             write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk")
 
-    write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk", progress=again)
+    write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk", reporter=Listener(on_share=again))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t"]
     with pytest.raises(OutputExists, match="already exists"):
         write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk")
@@ -248,7 +256,7 @@ def test_float16_halves_the_file_and_refuses_what_does_not_fit(tmp_path: Path) -
 
 
 def test_disk_that_cannot_hold_the_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000})())
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000})())
     with pytest.raises(OutOfResources, match=r"need 625.0 KiB of disk .* Got 1000 bytes"):
         write_tokens(small_graph(), tmp_path / "t", "chebyshev", ORDER, engine="disk")
     assert list(tmp_path.iterdir()) == []
@@ -260,7 +268,7 @@ def run_limited(largest_file: int, *command: str) -> None:
 
 
 def test_full_disk_keeps_what_is_done(tmp_path: Path) -> None:
-    """A limit on the size of files stands for a disk that fills up; the same command then goes on."""
+    """A limit on the size of files stands for a disk that fills up; without the limit the same command continues."""
     small_graph().save(tmp_path / "graph")
     command = ["tokens", str(tmp_path / "graph"), "--engine", "disk", "--order", "3", "--out", str(tmp_path / "t")]
     with WarmProcess(300_000, *command, function=run_limited) as process:

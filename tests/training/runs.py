@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from polyformer.training.run import RunRequest
-from polyformer.training.run_directory import RunDirectory
+from polyformer.runs.request import RunRequest
+from polyformer.runs.run import Run
 
 BOARD = "minefield:width=20,height=15"
 FAST = {"order": 3, "hidden_channels": 16, "heads": 4, "num_layers": 1, "epochs": 6, "batch_size": 50}
@@ -17,4 +17,4 @@ def request(**changes) -> RunRequest:
 
 
 def losses(run: Path) -> list[float]:
-    return [record["loss"] for record in RunDirectory(run).read_metrics()]
+    return [record["loss"] for record in Run(run).metrics]

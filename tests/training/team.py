@@ -36,7 +36,7 @@ class Team:
             pipe.send((function, arguments, options))
 
     def collect(self) -> list[Any]:
-        """What each returned; an error is given as it is, and a worker that is gone as None."""
+        """The value that each worker returned, the error that it raised, or None if the worker has ended."""
         results = []
         for pipe in self.pipes:
             assert pipe.poll(SECONDS), "a worker does not answer"

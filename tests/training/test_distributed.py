@@ -21,20 +21,23 @@ from polyformer.errors import (
     WorkerLost,
 )
 from polyformer.graph import Graph
+from polyformer.inputs import streamed_tokens
 from polyformer.models import MODELS
 from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
-from polyformer.nn import streaming
+from polyformer.runs.execution import execute_run
+from polyformer.runs.request import RunRequest
+from polyformer.runs.run import Run
 from polyformer.settings import build_settings
 from polyformer.splits import Split
 from polyformer.tasks import Multiclass, Task
 from polyformer.training import loop
 from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.distributed import ALONE, ProcessGroup, Workers, owners
-from polyformer.training.loop import Trainer, workload_of
-from polyformer.training.run import RunRequest, execute_run
-from polyformer.training.run_directory import RunDirectory
+from polyformer.training.loop import Trainer
 from polyformer.training.settings import TrainingSettings
+from polyformer.training.workload import workload_of
 from tests.contracts.test_models import settings_of
+from tests.listener import Listener
 from tests.training.team import Team
 
 pytestmark = pytest.mark.slow
@@ -58,7 +61,7 @@ def train(
     stops_at_rank: int = 0,
     small_windows: bool = False,
 ) -> dict[str, Any]:
-    """What every worker is asked to do; only one of them is told to stop."""
+    """The request of every worker; only one worker is asked to stop."""
     asked = 0
 
     def should_stop() -> bool:
@@ -68,9 +71,9 @@ def train(
 
     with pytest.MonkeyPatch.context() as patch:
         if small_windows:
-            patch.setattr(streaming, "CHUNK_BYTES", 1024)
-            patch.setattr(streaming, "WINDOW_BYTES", (4096, 4096))
-        return execute_run(request, out, resume=resume, should_stop=should_stop, workers=workers)
+            patch.setattr(streamed_tokens, "CHUNK_BYTES", 1024)
+            patch.setattr(streamed_tokens, "WINDOW_BYTES", (4096, 4096))
+        return execute_run(request, out, resume=resume, reporter=Listener(stop=should_stop), workers=workers)
 
 
 def together(team: Team, *arguments: Any, **options: Any) -> dict[str, Any]:
@@ -84,12 +87,12 @@ def together(team: Team, *arguments: Any, **options: Any) -> dict[str, Any]:
 
 
 def final_parameters(run: Path) -> dict[str, torch.Tensor]:
-    return Checkpoint.load(RunDirectory(run).checkpoint).parameters
+    return Checkpoint.load(Run(run).checkpoint).parameters
 
 
 def metrics(run: Path) -> np.ndarray:
     """Loss and validation score of every epoch, (epochs, 2)."""
-    return np.array([[record["loss"], record["val"]] for record in RunDirectory(run).read_metrics()])
+    return np.array([[record["loss"], record["val"]] for record in Run(run).metrics])
 
 
 def assert_same_run(one: Path, other: Path) -> None:
@@ -136,7 +139,7 @@ def test_a_worker_prepares_its_own_nodes_alone(shuffle: str) -> None:
 def double_parameters(
     workers: Workers, shuffle: str, batch_size: int, rows_per_step: int | None = None
 ) -> dict[str, torch.Tensor]:
-    """Parameters after three epochs in float64 on three classes, weighted, of uneven batches."""
+    """Parameters after three epochs in float64 on three weighted classes and uneven batches."""
     random = np.random.default_rng(0)
     graph = Graph(random.integers(0, 60, (2, 150)), random.standard_normal((60, 5)))
     labels, order = random.choice(3, 60, p=[0.6, 0.3, 0.1]), random.permutation(60)
@@ -178,7 +181,7 @@ def test_slices_are_exchanged_once(two: Team) -> None:
 
 
 def gradients(workers: Workers, name: str) -> dict[str, torch.Tensor] | None:
-    """The gradient of one full batch; None of a model that cannot be divided."""
+    """The gradient of one full batch; None for a model that cannot be divided."""
     random = np.random.default_rng(0)
     graph = Graph(random.integers(0, 37, (2, 70)), random.standard_normal((40, 9)), 40)
     labels, nodes = random.integers(0, 3, 40), np.arange(40)
@@ -244,7 +247,7 @@ def test_with_dropout_the_score_is_close(two: Team, tmp_path: Path) -> None:
 @pytest.mark.parametrize("begins", ["two", "alone"])
 @pytest.mark.parametrize("ends", ["two", "alone"])
 def test_interrupted_and_resumed_by_as_many_or_others(two: Team, tmp_path: Path, begins: str, ends: str) -> None:
-    """Any worker may be the one that is told to stop."""
+    """The stop may reach any worker."""
 
     def go(by: str, **options: Any) -> dict[str, Any]:
         return together(two, request(), **options) if by == "two" else train(ALONE, request(), **options)
@@ -252,7 +255,7 @@ def test_interrupted_and_resumed_by_as_many_or_others(two: Team, tmp_path: Path,
     whole = go("alone", out=tmp_path / "whole")
     with pytest.raises(TrainingInterrupted, match=r"after epoch 2\. Nothing is lost"):
         go(begins, out=tmp_path / "run", stop_after=2, stops_at_rank=int(begins == "two"))
-    assert RunDirectory(tmp_path / "run").result is None
+    assert Run(tmp_path / "run").result is None
     resumed = go(ends, out=tmp_path / "run", resume=True)
     assert_same_run(tmp_path / "whole", tmp_path / "run")
     assert resumed["resumed_after"] == [2]
@@ -284,7 +287,7 @@ def test_a_run_that_another_process_holds(two: Team, tmp_path: Path) -> None:
     with pytest.raises(TrainingInterrupted):
         together(two, request(), tmp_path / "run", stop_after=1)
     with (
-        RunDirectory(tmp_path / "run").locked(),
+        Run(tmp_path / "run").locked(),
         pytest.raises(OutputBusy, match="Another process is training"),
     ):
         together(two, request(), tmp_path / "run", resume=True)
@@ -303,7 +306,7 @@ def test_divergence_ends_all_alike(two: Team, tmp_path: Path) -> None:
 
 
 def failing(workers: ProcessGroup, where: str) -> None:
-    """A worker that fails alone while all prepare."""
+    """One worker fails alone while all workers prepare."""
 
     def work() -> None:
         if workers.rank == 1:
@@ -320,7 +323,7 @@ def test_what_one_worker_cannot_prepare_is_told_by_all(two: Team, where: str) ->
 
 
 def failing_in_a_step(workers: ProcessGroup) -> None:
-    """The second fails, and ends, while the first waits for its gradients."""
+    """The second worker fails and ends while the first one waits for the second one's gradients."""
     if workers.rank == 1:
         try:
             with workers.watched():
@@ -351,9 +354,9 @@ def test_a_lost_worker_ends_the_others_and_the_run_goes_on(tmp_path: Path) -> No
     team = Team(2, tmp_path)
     try:
         team.start(endless, tmp_path / "run")
-        run, process = RunDirectory(tmp_path / "run"), team.processes[1]
+        run, process = Run(tmp_path / "run"), team.processes[1]
         for _ in range(600):
-            if len(run.read_metrics()) > 2:
+            if len(run.metrics) > 2:
                 break
             process.join(0.1)
         assert process.pid is not None

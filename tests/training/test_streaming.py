@@ -16,16 +16,20 @@ from polyformer.bases import BASES
 from polyformer.datasets import load_dataset
 from polyformer.errors import FileCorrupt, InvalidParameter, OutOfResources, TrainingInterrupted
 from polyformer.filters import filter_coefficients
-from polyformer.models import Workload, token_binding
+from polyformer.inputs import streamed_tokens
+from polyformer.inputs.token_inputs import StoredInput
+from polyformer.models import Workload
+from polyformer.models.parts import token_binding
 from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
-from polyformer.nn import streaming
-from polyformer.nn.inputs import StoredInput
-from polyformer.prediction import Resources, predict_blocks
 from polyformer.propagation import disk
+from polyformer.runs.execution import execute_run
+from polyformer.runs.prediction import predict_blocks
+from polyformer.runs.request import RunRequest
+from polyformer.runs.run import Run
 from polyformer.stores.ahead import window_order
 from polyformer.tokens import write_tokens
-from polyformer.training.run import RunRequest, execute_run
-from polyformer.training.run_directory import RunDirectory
+from tests.edits import rewrite_json
+from tests.listener import Listener
 
 BOARD = "minefield:width=20,height=15"
 FAST = {"order": 3, "hidden_channels": 16, "heads": 4, "num_layers": 1, "epochs": 4, "batch_size": 40}
@@ -35,8 +39,8 @@ TASK = load_dataset(BOARD)
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nine rows a chunk and 36 a window, so that 150 training nodes are several windows; 25 KB for the disk engine."""
-    monkeypatch.setattr(streaming, "CHUNK_BYTES", 1024)
-    monkeypatch.setattr(streaming, "WINDOW_BYTES", (4096, 4096))
+    monkeypatch.setattr(streamed_tokens, "CHUNK_BYTES", 1024)
+    monkeypatch.setattr(streamed_tokens, "WINDOW_BYTES", (4096, 4096))
     monkeypatch.setattr(disk, "_CHUNK_BYTES", (64, 1 << 26))
 
 
@@ -46,11 +50,11 @@ def request(**changes) -> RunRequest:
 
 
 def losses(run: Path) -> list[float]:
-    return [record["loss"] for record in RunDirectory(run).read_metrics()]
+    return [record["loss"] for record in Run(run).metrics]
 
 
 def visit_as_streamed(monkeypatch: pytest.MonkeyPatch, chunk: int, window: int) -> None:
-    """Let tokens in memory be visited in the order of those on disk."""
+    """Visit tokens in memory in the order in which tokens on disk are visited."""
 
     def shuffle(self: StoredInput, nodes: torch.Tensor, random: np.random.Generator) -> Iterator[torch.Tensor]:
         by_row = torch.from_numpy(np.argsort(nodes.numpy()))
@@ -60,7 +64,7 @@ def visit_as_streamed(monkeypatch: pytest.MonkeyPatch, chunk: int, window: int) 
 
 
 def readers() -> list[str]:
-    """Threads that read ahead; those of a cluster that other tests keep are none of ours."""
+    """Threads that read ahead, without the threads of a cluster that other tests keep."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("polyformer")]
 
 
@@ -87,7 +91,7 @@ def test_streamed_training_equals_training_in_memory(
 def test_tokens_go_to_disk_when_they_do_not_fit(tmp_path: Path) -> None:
     """300 nodes × 4 tokens × 7 features take 33,600 bytes."""
     said: list[str] = []
-    small = execute_run(request(memory=30_000), tmp_path / "small", report=said.append)
+    small = execute_run(request(memory=30_000), tmp_path / "small", reporter=Listener(on_say=said.append))
     assert f"tokens of 300 nodes, 32.8 KiB, are computed into {tmp_path / 'small' / 'tokens'}: 29.3 KiB" in said[-1]
     assert small["token_route"] == "streamed"
     assert (tmp_path / "small" / "tokens" / "manifest.json").exists()
@@ -115,7 +119,7 @@ def test_repeats_and_resumes_without_computing_tokens_again(tmp_path: Path, monk
     assert losses(tmp_path / "again") == losses(tmp_path / "whole")
     asked = iter([False, True])
     with pytest.raises(TrainingInterrupted, match=r"after epoch 2\. Nothing is lost"):
-        execute_run(streamed, tmp_path / "run", should_stop=lambda: next(asked))
+        execute_run(streamed, tmp_path / "run", reporter=Listener(stop=lambda: next(asked)))
 
     def unexpected(*_: object) -> None:
         raise AssertionError("tokens are computed again")
@@ -151,7 +155,7 @@ def test_stopped_in_the_middle_of_an_epoch(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("nodes", ["all", "labelled in reverse"])
 def test_a_given_directory_and_its_view(tmp_path: Path, nodes: str) -> None:
-    """Basis, order and self-loops are those of the directory unless others are asked for."""
+    """The directory gives basis, order and self-loops unless the request names others."""
     chosen = None if nodes == "all" else np.arange(TASK.graph.num_nodes)[::-1].copy()
     write_tokens(TASK.graph, tmp_path / "tokens", "bernstein", 5, self_loops=True, nodes=chosen)
     view = {name: value for name, value in FAST.items() if name != "order"}
@@ -204,9 +208,8 @@ def test_own_tokens_of_a_graph_that_has_changed(tmp_path: Path) -> None:
     run = request(settings={"token_route": "streamed"})
     asked = iter([True])
     with pytest.raises(TrainingInterrupted):
-        execute_run(run, tmp_path / "run", should_stop=lambda: next(asked))
-    manifest = tmp_path / "run" / "tokens" / "manifest.json"
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "graph": "another"}))
+        execute_run(run, tmp_path / "run", reporter=Listener(stop=lambda: next(asked)))
+    rewrite_json(tmp_path / "run" / "tokens" / "manifest.json", graph="another")
     with pytest.raises(FileCorrupt, match="were made from another graph"):
         execute_run(run, tmp_path / "run", resume=True)
 
@@ -222,11 +225,11 @@ def model_on(graph_nodes: np.ndarray | None, **workload) -> PolyFormerModel:
 
 def test_predictions_and_filters_are_those_of_tokens_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tokens(TASK.graph, tmp_path / "tokens", "chebyshev", 6)
-    monkeypatch.setattr("polyformer.prediction.ROWS_PER_BLOCK", 70)
+    monkeypatch.setattr("polyformer.models.walk.ROWS_PER_BLOCK", 70)
     nodes = np.random.default_rng(0).permutation(300)[:200]
 
     def scores(chosen: np.ndarray | None, **options) -> np.ndarray:
-        blocks = list(predict_blocks(model_on(None), TASK.objective, TASK.graph, chosen, Resources(**options)))
+        blocks = list(predict_blocks(model_on(None), TASK.objective, TASK.graph, Workload(chosen, **options)))
         assert len(blocks[0][0]) == 70
         assert np.array_equal(
             np.concatenate([part for part, _ in blocks]), np.arange(300) if chosen is None else chosen
@@ -249,14 +252,15 @@ def test_prediction_in_turns_where_neither_memory_nor_disk_holds_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = np.concatenate([values for _, values in predict_blocks(model_on(None), TASK.objective, TASK.graph)])
-    monkeypatch.setattr(token_binding.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, 20_000))  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, 20_000))  # type: ignore[attr-defined]
     told: list[float] = []
     blocks = list(
         predict_blocks(
             model_on(None),
             TASK.objective,
             TASK.graph,
-            resources=Resources(memory=30_000, scratch=tmp_path, walked=told.append),
+            Workload(memory=30_000, scratch=tmp_path),
+            Listener(on_share=told.append),
         )
     )
     assert [len(part) for part, _ in blocks] == [64, 64, 64, 64, 44]
@@ -265,7 +269,7 @@ def test_prediction_in_turns_where_neither_memory_nor_disk_holds_all(
 
 
 def test_a_disk_that_cannot_hold_the_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_binding.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, 10_000))  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, 10_000))  # type: ignore[attr-defined]
     with pytest.raises(OutOfResources, match=r"These tokens need 65\.6 KiB of disk at .* Got 9\.8 KiB\. Free some"):
         execute_run(request(memory=30_000), tmp_path / "run")
     assert not (tmp_path / "run" / "tokens").exists()
@@ -281,7 +285,7 @@ def test_without_a_place_on_disk_too_large_tokens_are_refused() -> None:
 
 
 def test_nested_and_unannounced_reading(tmp_path: Path) -> None:
-    """What is asked for in the middle of an announced pass, or in another order, is read all the same."""
+    """Rows that are asked for in the middle of an announced pass, or in another order, are read as well."""
     write_tokens(TASK.graph, tmp_path / "tokens", "jacobi", 4)
     streamed = model_on(None, memory=30_000, tokens=tmp_path / "tokens")
     exact = model_on(None, memory=1 << 30)

@@ -21,24 +21,25 @@ from polyformer.errors import (
 from polyformer.estimators import PolyFormerClassifier
 from polyformer.graph import Graph
 from polyformer.metrics import METRICS
-from polyformer.prediction import predict_scores
+from polyformer.runs.execution import execute_run
+from polyformer.runs.prediction import predict_scores
+from polyformer.runs.request import RunRequest
+from polyformer.runs.run import Run
 from polyformer.splits import Split, hold_out
 from polyformer.tasks import Task, check_trainable
-from polyformer.training import loop
+from polyformer.training import loop, steps
 from polyformer.training.early_stopping import EarlyStopping
-from polyformer.training.run import RunRequest, execute_run
-from polyformer.training.run_directory import RunDirectory
-from polyformer.training.saved_model import load_model
 from polyformer.training.settings import TrainingSettings
+from tests.edits import plain_json
 from tests.training.runs import BOARD, losses, request
 
 
 def test_a_run_leaves_everything(tmp_path: Path) -> None:
     result = execute_run(request(), tmp_path / "run")
-    assert json.loads((tmp_path / "run" / "result.json").read_text()) == result
+    assert plain_json(tmp_path / "run" / "result.json") == result
     expected = {"metric", "val", "test", "best_epoch", "epochs", "seconds", "peak_memory_bytes", "versions"}
     assert expected <= set(result)
-    records = RunDirectory(tmp_path / "run").read_metrics()
+    records = Run(tmp_path / "run").metrics
     assert [record["epoch"] for record in records] == [1, 2, 3, 4, 5, 6]
     assert {"epoch", "loss", "val", "seconds"} == set(records[0])
     assert result["val"] == max(record["val"] for record in records)
@@ -136,7 +137,7 @@ def test_test_labels_change_nothing_in_training(tmp_path: Path) -> None:
     for name, values in (("a", task.labels), ("b", labels)):
         Task("board", task.graph, values, [split], metric="roc_auc").save(tmp_path / f"{name}.graph")
         execute_run(request(data=str(tmp_path / f"{name}.graph")), tmp_path / name)
-    one, other = RunDirectory(tmp_path / "a").result, RunDirectory(tmp_path / "b").result
+    one, other = Run(tmp_path / "a").result, Run(tmp_path / "b").result
     assert losses(tmp_path / "a") == losses(tmp_path / "b")
     assert one is not None
     assert other is not None
@@ -183,7 +184,7 @@ def test_real_labels_are_learned_alike_whatever_their_units(tmp_path: Path) -> N
         settings = {"epochs": 40, "lr": 5e-3, "targets": targets}
         out = tmp_path / f"run-{name}"
         scores[name] = execute_run(request(data=str(tmp_path / name), settings=settings), out)["test"]
-        card, model = load_model(out)
+        card, model = Run(out).load()
         predicted = predict_scores(model, card.reader, card.prepare(graph), split.test)
         assert METRICS["r2"](predicted, task.labels[split.test]) == pytest.approx(scores[name], abs=1e-6)
     assert scores["0-standard"] > 0.8
@@ -203,7 +204,7 @@ def test_a_class_without_nodes_has_a_name_and_a_weight(tmp_path: Path) -> None:
 
 
 def test_class_weights_are_inverse_to_frequency() -> None:
-    weights = loop.class_weights(np.array([0, 0, 0, 1]), 2)
+    weights = steps.class_weights(np.array([0, 0, 0, 1]), 2)
     assert weights.tolist() == pytest.approx([4 / 6, 2.0])
 
 
@@ -225,10 +226,10 @@ def test_shuffling_of_nodes_and_of_batches() -> None:
 
 
 def test_no_batch_is_empty() -> None:
-    """Pieces smaller than a batch, as of tokens on disk, are put together."""
+    """Pieces smaller than a batch, as tokens on disk give them, are put together."""
     pieces = [torch.arange(0, 3), torch.arange(3, 5), torch.arange(5, 14), torch.arange(14, 16)]
-    assert [rows.tolist() for rows in loop._cut(pieces, 4)] == [[4 * i + j for j in range(4)] for i in range(4)]
-    assert [len(rows) for rows in loop._cut(pieces, 7)] == [7, 7, 2]
+    assert [rows.tolist() for rows in steps.cut_batches(pieces, 4)] == [[4 * i + j for j in range(4)] for i in range(4)]
+    assert [len(rows) for rows in steps.cut_batches(pieces, 7)] == [7, 7, 2]
 
 
 def test_batch_size_is_resolved() -> None:
@@ -293,7 +294,7 @@ def test_bad_requests_leave_nothing_behind(tmp_path: Path, changes: dict, error:
 
 def test_tensorboard_events(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    from polyformer.training.tensorboard import tensorboard_observer
+    from polyformer.training.tensorboard import TensorBoard
 
-    execute_run(request(), tmp_path / "run", observers=[tensorboard_observer(tmp_path / "run" / "tensorboard")])
+    execute_run(request(), tmp_path / "run", reporter=TensorBoard(tmp_path / "run" / "tensorboard"))
     assert list((tmp_path / "run" / "tensorboard").glob("events*"))

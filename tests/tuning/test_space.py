@@ -4,7 +4,7 @@ import pytest
 
 from polyformer.errors import InvalidParameter
 from polyformer.models import MODELS
-from polyformer.training.run import RunRequest
+from polyformer.runs.request import RunRequest
 from polyformer.tuning.space import LARGE_TRAINING_SET, first_guesses, search_space
 
 

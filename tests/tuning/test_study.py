@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 import time
 from dataclasses import replace
@@ -14,10 +15,13 @@ import pytest
 from optuna.trial import TrialState
 
 from polyformer.errors import InvalidParameter, OutputBusy, WorkerLost
-from polyformer.training.run import RunRequest, execute_run
-from polyformer.tuning import study as studies
-from polyformer.tuning.study import Finished, tune
+from polyformer.runs.execution import execute_run
+from polyformer.runs.request import RunRequest
+from polyformer.tuning.journal import Search, open_study
+from polyformer.tuning.study import tune
+from polyformer.tuning.trial_run import work
 from polyformer.tuning.trials import ended_trials, held, next_trial, running_trials, take_back
+from tests.listener import Listener
 from tests.warm import WarmProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm_workers")]
@@ -32,9 +36,9 @@ def request(**settings: int) -> RunRequest:
 
 def test_an_interrupted_trial_is_tried_again(tmp_path: Path) -> None:
     journal, asked = tmp_path / "s.journal", count()
-    search = studies._Search(request(epochs=100_000, patience=100_000), SPACE, journal, 3)
-    studies._work(search, 0, lambda: next(asked) > 5)
-    (failed, waiting) = studies._open(journal).get_trials()
+    search = Search(request(epochs=100_000, patience=100_000), SPACE, journal, 3)
+    work(search, 0, lambda: next(asked) > 5)
+    (failed, waiting) = open_study(journal).get_trials()
     assert (failed.state.name, waiting.state.name) == ("FAIL", "WAITING")
     assert waiting.system_attrs["fixed_params"] == failed.params
 
@@ -42,7 +46,7 @@ def test_an_interrupted_trial_is_tried_again(tmp_path: Path) -> None:
 def test_trials_of_a_search_that_was_killed_are_tried_again(tmp_path: Path) -> None:
     journal, asked = tmp_path / "s.journal", request(epochs=2)
     tune(asked, SPACE, journal, trials=1, workers=1)
-    study = studies._open(journal)
+    study = open_study(journal)
     study.enqueue_trial({"dropout": 0.5, "lr": 0.01})
     begun = study.ask()  # and killed before it chose anything
     assert tune(asked, SPACE, journal, trials=2, workers=1).trials == 2
@@ -52,7 +56,7 @@ def test_trials_of_a_search_that_was_killed_are_tried_again(tmp_path: Path) -> N
 
 
 def process_group_ends(leader: int, seconds: float = 30.0) -> None:
-    """Wait until nothing is left of what a killed process had started."""
+    """Wait until all processes have ended that a killed process had started."""
     deadline = time.monotonic() + seconds
     try:
         while time.monotonic() < deadline:
@@ -68,14 +72,14 @@ def test_workers_of_a_search_that_was_killed_end_too(tmp_path: Path) -> None:
     journal = tmp_path / "s.journal"
     options = ["--model", "mlp", "--set=epochs=1000000", "--set=patience=1000000", "--workers=1"]
     with WarmProcess("tune", BOARD, "--study", journal, *options, own_session=True) as process:
-        process.wait_until(lambda: journal.exists() and bool(running_trials(studies._open(journal))))
+        process.wait_until(lambda: journal.exists() and bool(running_trials(open_study(journal))))
         with pytest.raises(OutputBusy, match=r"Another process is working on the study '.*s\.journal'\. Wait for it"):
             tune(request(), SPACE, journal, trials=1)
         process.signal(signal.SIGKILL)
         process.wait()
         process_group_ends(process.pid)
     with held(journal):
-        assert len(running_trials(studies._open(journal))) == 1
+        assert len(running_trials(open_study(journal))) == 1
 
 
 def test_a_trial_that_ray_ends_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,11 +87,11 @@ def test_a_trial_that_ray_ends_is_tried_again(tmp_path: Path, monkeypatch: pytes
         raise KeyboardInterrupt
 
     journal = tmp_path / "s.journal"
-    studies._open(journal).enqueue_trial({"dropout": 0.5, "lr": 0.01})
-    monkeypatch.setattr(studies, "_score", interrupt)
+    open_study(journal).enqueue_trial({"dropout": 0.5, "lr": 0.01})
+    monkeypatch.setattr("polyformer.tuning.trial_run.trial_score", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        studies._work(studies._Search(request(), SPACE, journal, 3), 0, lambda: False)
-    failed, waiting = studies._open(journal).get_trials()
+        work(Search(request(), SPACE, journal, 3), 0, lambda: False)
+    failed, waiting = open_study(journal).get_trials()
     assert (failed.state.name, waiting.state.name) == ("FAIL", "WAITING")
     assert waiting.system_attrs["fixed_params"] == {"dropout": 0.5, "lr": 0.01}
 
@@ -98,7 +102,7 @@ def test_several_workers_do_as_many_trials_as_were_asked_for(tmp_path: Path) -> 
 
 def test_trials_under_way_count_until_they_fail(tmp_path: Path) -> None:
     journal = tmp_path / "s.journal"
-    study = studies._open(journal)
+    study = open_study(journal)
     first, second = (next_trial(study, journal, 2, worker) for worker in range(2))
     assert first is not None
     assert second is not None
@@ -112,16 +116,16 @@ def test_trials_under_way_count_until_they_fail(tmp_path: Path) -> None:
 
 
 def test_a_lost_worker_is_reported_and_its_trials_are_kept(tmp_path: Path) -> None:
-    seen: list[Finished] = []
+    seen: list[str] = []
 
-    def kill(finished: Finished) -> None:
-        seen.append(finished)
+    def kill(sentence: str) -> None:
+        seen.append(sentence)
         for process in multiprocessing.active_children():
             process.kill()
 
     journal = tmp_path / "s.journal"
     with pytest.raises(WorkerLost, match=r"1 of 1 workers ended early, by signal 9; perhaps memory ran out\. What has"):
-        tune(request(epochs=2), SPACE, journal, trials=1000, workers=1, observe=kill)
+        tune(request(epochs=2), SPACE, journal, trials=1000, workers=1, reporter=Listener(on_say=kill))
     done = len(seen)
     assert done >= 1
     assert tune(request(epochs=2), SPACE, journal, trials=done, workers=1).trials == done
@@ -131,10 +135,10 @@ def test_settings_that_do_not_go_together_end_their_trial_only(tmp_path: Path) -
     journal = tmp_path / "s.journal"
     fixed = {"hidden_channels": 12, "order": 2, "epochs": 2}
     for heads in (8, 3):
-        studies._open(journal).enqueue_trial({"heads": heads})
-    search = studies._Search(RunRequest(BOARD, settings=fixed), {"heads": [3, 8]}, journal, 2)
-    studies._work(search, 0, lambda: False)
-    first, second = studies._open(journal).get_trials()
+        open_study(journal).enqueue_trial({"heads": heads})
+    search = Search(RunRequest(BOARD, settings=fixed), {"heads": [3, 8]}, journal, 2)
+    work(search, 0, lambda: False)
+    first, second = open_study(journal).get_trials()
     assert (first.state.name, second.state.name) == ("PRUNED", "COMPLETE")
     assert first.user_attrs["reason"] == "'heads' must divide hidden_channels=12. Got 8. Try 6."
 
@@ -145,7 +149,7 @@ def test_the_defaults_come_first_and_once(tmp_path: Path) -> None:
     space = {name: [*choices, defaults[name]] for name, choices in SPACE.items()}
     for trials in (1, 2):
         tune(asked, space, journal, trials=trials, workers=1)
-    first, second = studies._open(journal).get_trials()
+    first, second = open_study(journal).get_trials()
     assert first.params == defaults
     assert "fixed_params" in first.system_attrs
     assert "fixed_params" not in second.system_attrs
@@ -165,10 +169,12 @@ def test_a_score_is_the_mean_over_the_splits(tmp_path: Path) -> None:
 
 def test_a_loss_is_searched_for_its_minimum(tmp_path: Path) -> None:
     asked = replace(request(epochs=2), settings={"hidden_channels": 8, "epochs": 2, "metric": "log_loss"})
-    told: list[Finished] = []
+    told: list[str] = []
     options = {"trials": 3, "workers": 1, "larger_is_better": False}
-    best = tune(asked, SPACE, tmp_path / "s.journal", observe=told.append, **options)
-    assert best.score == min(trial.score for trial in told if trial.score is not None) == told[-1].best
+    best = tune(asked, SPACE, tmp_path / "s.journal", reporter=Listener(on_say=told.append), **options)
+    scores = [float(score) for sentence in told for score in re.findall(r"trial \d+: ([\d.]+)", sentence)]
+    assert round(best.score, 4) == min(scores)
+    assert f", best {best.score:.4f};" in told[-1]
 
 
 def test_a_study_goes_on_with_its_own_number_of_splits_only(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Polynomial bases, one file each. To add one: write its file and add its line to ``BASES``."""
+"""Polynomial bases, one file each: the frequency responses g_0(λ), …, g_K(λ).
+
+To add a basis: write its file and add its line to ``BASES``.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ BASES: Registry[type[Basis]] = Registry(
 )
 
 LARGEST_ORDER = 1000
-"""Mixing matrices and responses grow with its square."""
+"""The largest order K. Mixing matrices and responses grow with its square."""
 
 
 def list_bases() -> list[str]:

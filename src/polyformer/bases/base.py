@@ -23,7 +23,7 @@ class Basis(ABC):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Constructor options, for the spec."""
+        """The options of the constructor, which the spec lists."""
         return {}
 
     @property
@@ -43,9 +43,9 @@ class Basis(ABC):
 class FixedBasis(Basis):
     r"""A basis written as its frequency response and nothing else.
 
-    Being polynomials of degree at most K, the responses are a (K+1)×(K+1) mix of the Chebyshev polynomials:
-    :math:`g_k(\lambda) = \sum_j M_{kj} T_j(\lambda - 1)`. So its tokens are the same mix of the Chebyshev tokens
-    and cost no propagation of their own. To add a basis, subclass and write :meth:`response`.
+    The responses are polynomials of degree at most K, so they are a (K+1)×(K+1) mix of the Chebyshev polynomials:
+    :math:`g_k(\lambda) = \sum_j M_{kj} T_j(\lambda - 1)`. So the tokens of the basis are the same mix of the
+    Chebyshev tokens and cost no propagation of their own. To add a basis, subclass and write :meth:`response`.
     """
 
     fixed = True
@@ -98,10 +98,10 @@ class FixedBasis(Basis):
 
 
 class TabulatedBasis(FixedBasis):
-    """A fixed basis known by its mixing matrix: how a user's own basis is saved and loaded without its code."""
+    """A fixed basis given by its mixing matrix. A user's own basis is saved in this form, without its code."""
 
     def __init__(self, name: str, mixing: Any) -> None:
-        self.name = name  # type: ignore[misc]  # each table carries the name of the basis it was made from
+        self.name = name  # type: ignore[misc]  # a table has the name of the basis that it was made from
         self._mixing = np.asarray(mixing, dtype=np.float64)
 
     def response(self, lam: np.ndarray, order: int) -> np.ndarray:

@@ -11,7 +11,7 @@ __all__ = ["Bernstein"]
 class Bernstein(FixedBasis):
     r"""Bernstein basis: :math:`g_k(λ) = \binom{K}{k} (2 - λ)^{K-k} λ^k / 2^K`.
 
-    Each g_k is a bump at λ = 2k/K and together they sum to one, so a coefficient reads as the gain there. From
+    Each g_k is a bump at λ = 2k/K, and all g_k sum to one, so a coefficient is about the gain at that frequency. From
     BernNet (He et al., NeurIPS 2021).
 
     Example:

@@ -10,7 +10,7 @@ __all__ = ["Monomial"]
 class Monomial(FixedBasis):
     r"""Monomial basis: :math:`g_k(λ) = (1 - λ)^k`, the k-hop neighbourhoods :math:`P^k X`.
 
-    The paper's results with it use the operator with self-loops (``self_loops=True``); its text does not.
+    The paper's results use this basis on the operator with self-loops (``self_loops=True``); the paper's text does not.
 
     Example:
         >>> Monomial().response(np.array([0.0, 0.5, 2.0]), order=2)

@@ -9,14 +9,14 @@ from polyformer.bases.base import Basis
 __all__ = ["BREAKDOWN", "Optimal", "Recurrence"]
 
 BREAKDOWN = 1e-6
-"""A residual of a unit vector this small is rounding: the Krylov space is exhausted."""
+"""If the residual of a unit vector is smaller than this, it is rounding: the Krylov space is exhausted."""
 
 
 class Optimal(Basis):
-    r"""Optimal basis: per feature column the polynomials that are orthonormal in its own spectrum.
+    r"""Optimal basis: for each feature column, the polynomials that are orthonormal in the spectrum of that column.
 
     :math:`β_{k+1} h_{k+1} = P h_k - γ_k h_k - β_k h_{k-1}` with :math:`h_0 = x / \|x\|` (Lanczos), so the tokens of a
-    column are orthonormal vectors. It depends on graph and features, hence is no view of Chebyshev tokens. From
+    column are orthonormal vectors. The basis depends on graph and features, so it is no mix of Chebyshev tokens. From
     OptBasisGNN (Guo and Wei, ICML 2023). Where the Krylov space is exhausted, and for zero columns, the further
     tokens are zero; the paper's results come from code that fills them with normalised noise instead.
     """
@@ -27,7 +27,7 @@ class Optimal(Basis):
 
 @dataclass(frozen=True)
 class Recurrence:
-    """The recorded recurrence coefficients of every column: what the optimal basis's response is made of.
+    """The recurrence coefficients of every feature column, from which the response of the optimal basis is computed.
 
     Shapes:
         ``norm`` (d,): ‖x‖; ``gamma`` (K, d); ``beta`` (K, d): β_1, …, β_K, zero from the breakdown on.

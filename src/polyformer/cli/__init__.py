@@ -1,4 +1,4 @@
-"""The command line: one file a verb. A command parses, calls once, prints; only this package prints.
+"""The command line, one file a verb: a command parses, calls once and prints; nothing else prints.
 
 Heavy libraries are imported inside the commands, so that ``--help`` answers at once.
 """
@@ -15,6 +15,7 @@ import typer
 from polyformer.cli.bases import bases
 from polyformer.cli.compare import compare
 from polyformer.cli.datasets import datasets
+from polyformer.cli.export import export
 from polyformer.cli.filters import filters
 from polyformer.cli.import_graph import import_command
 from polyformer.cli.models import models
@@ -24,8 +25,11 @@ from polyformer.cli.reproduce import reproduce
 from polyformer.cli.tokens import tokens
 from polyformer.cli.train import train
 from polyformer.cli.tune import tune
+from polyformer.cli.update import update
+from polyformer.cli.verify import verify
 from polyformer.errors import PolyformerError
 from polyformer.interrupts import EXIT_CODE, is_first_worker
+from polyformer.machine import is_out_of_memory
 
 __all__ = ["app", "main"]
 
@@ -39,16 +43,34 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, predict, report, compare, filters, tokens, tune, reproduce, datasets, models, bases):
+for verb in (
+    train,
+    predict,
+    report,
+    compare,
+    filters,
+    export,
+    tokens,
+    update,
+    tune,
+    reproduce,
+    datasets,
+    models,
+    bases,
+    verify,
+):
     app.command()(verb)
 app.command("import")(import_command)
+
+_READING = ("train", "predict", "report", "compare", "filters", "tokens", "tune", "import", "verify")
+"""Verbs that map files into memory."""
 
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 
 def _version(value: bool) -> None:
     if value:
-        from polyformer import __version__
+        from polyformer.version import __version__
 
         print(f"polyformer {__version__}")
         raise typer.Exit
@@ -63,14 +85,17 @@ def _options(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line; an error is one sentence on stderr, with a code: 1 failed, 2 bad input, 130 interrupted."""
+    """Run the command line. An error is one sentence on stderr; the exit code is 1 for a failure, 2 for bad input and
+    130 for an interruption."""
     _share_cores()
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
+        if arguments and arguments[0] in _READING and not {"-h", "--help"} & set(arguments):
+            _answer_bus_errors()
         code = app(arguments, prog_name="polyformer", standalone_mode=False)
-        if code == EXIT_CODE:  # what Typer makes of Ctrl-C, without a word
+        if code == EXIT_CODE:  # Typer gives this code after Ctrl-C and prints nothing
             raise KeyboardInterrupt
     except PolyformerError as error:
         if debug:
@@ -86,14 +111,26 @@ def main(argv: Sequence[str] | None = None) -> None:
     except Exception as error:
         if debug:
             raise
+        if is_out_of_memory(error):
+            sys.exit(_fail("There is not enough memory for this. Close other programs, or lower --memory or sizes.", 1))
         sys.exit(_fail(f"Unexpected {type(error).__name__}: {error} Run again with --debug and report it.", 1))
     sys.exit(code or 0)
 
 
-def _share_cores() -> None:
-    """Let idle threads sleep soon instead of spinning, before OpenMP is loaded and unless the user says otherwise.
+def _answer_bus_errors() -> None:
+    """End with a sentence, as for every damaged file, where a mapped file is cut off while it is read."""
+    from polyformer.errors import FileCorrupt
+    from polyformer.native import answer_bus_errors
 
-    On cores that other programs use too, spinning made training more than ten times slower.
+    answer_bus_errors(FileCorrupt.exit_code)
+
+
+def _share_cores() -> None:
+    """Let idle threads sleep soon instead of spinning, unless the user has set OMP_WAIT_POLICY.
+
+    The function must run before OpenMP is loaded, which reads the variable once.
+
+    Spinning made training more than ten times slower on cores that other programs use too.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")

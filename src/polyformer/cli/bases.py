@@ -8,7 +8,7 @@ __all__ = ["bases"]
 def bases() -> None:
     """List the polynomial bases, with their formulas.
 
-    Options of a basis follow its name: `--basis jacobi:a=0.5,b=1`. How to add your own is in CONTRIBUTING.md.
+    Options of a basis follow its name: `--basis jacobi:a=0.5,b=1`. CONTRIBUTING.md says how to add a basis of your own.
 
     Examples:
 

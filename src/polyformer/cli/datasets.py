@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from polyformer.cli.display import Display
+from polyformer.cli.options import DataRoot
 
 if TYPE_CHECKING:
     from polyformer.datasets import Dataset
@@ -14,11 +15,12 @@ __all__ = ["datasets"]
 
 
 def datasets(
-    name: str | None = typer.Argument(
-        None, metavar="[NAME]", help="Show all facts about this data set, and how to get it."
-    ),
-    data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
-    json_only: bool = typer.Option(False, "--json", help="Print the table as JSON."),
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Show all facts about this data set, and how to get it."),
+    ] = None,
+    data_root: DataRoot = None,
+    json_only: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """List the data sets: size, metric, split protocols (the paper's first), and whether each is on this machine.
 
@@ -28,7 +30,7 @@ def datasets(
 
     - `polyformer datasets`
 
-    - `polyformer datasets pokec` — its citation, and which file to put where
+    - `polyformer datasets pokec` — citation of pokec, and which file to put where
 
     - `polyformer train minesweeper --data-root /data/graphs`
     """

@@ -1,4 +1,4 @@
-"""What the commands show: a progress bar on a terminal, plain lines elsewhere."""
+"""The output of the commands: progress bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
+from polyformer.durations import format_seconds
 from polyformer.interrupts import is_first_worker
-from polyformer.progress import format_seconds
-
-if TYPE_CHECKING:
-    from polyformer.progress import Share, Stages
-    from polyformer.training.loop import EpochRecord, Observer
+from polyformer.reporter import EpochRecord, Reporter
 
 __all__ = ["Display"]
 
@@ -26,121 +24,159 @@ SECONDS_PER_LINE = 5.0
 
 
 class Display:
-    """Prints for people; with ``json`` everything but the result goes to stderr."""
+    """Prints for people; with ``json_only`` stdout gets the result alone and stderr all else."""
 
     def __init__(self, json_only: bool = False) -> None:
         self.json_only = json_only
         self.console = Console(stderr=json_only, highlight=False, soft_wrap=True, quiet=not is_first_worker())
 
     def say(self, text: str = "") -> None:
-        """A line."""
+        """Print a line."""
         self.console.print(text, markup=False)
 
     def result(self, content: Any) -> None:
-        """The machine-readable result, if that was asked for."""
+        """Print the result as JSON if the user asked for JSON."""
         if self.json_only and is_first_worker():
             sys.stdout.write(json.dumps(content, indent=2) + "\n")
 
     @contextlib.contextmanager
-    def share(self, title: str, work: float = 0.0, unit: str = "") -> Iterator[Share]:
-        """Progress of a step that tells the share of its work that is done; shown if it takes longer than a moment.
+    def reporter(
+        self,
+        epochs: int = 0,
+        work: float = 0.0,
+        unit: str = "",
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> Iterator[Reporter]:
+        """Show how far long work is: bars on a terminal, a line now and then elsewhere.
 
         Args:
-            work: how much there is in all, in ``unit``: then the rate is shown. What was done before this process
-                started, as its first report tells, counts for neither the rate nor the time left.
+            epochs: how many epochs there may be.
+            work: how much there is in all of what is told as shares, in ``unit``: then the rate is shown. What was done
+                before this process started, as the first report tells, counts for neither the rate nor the time left.
+            should_stop: whether the user has asked to stop.
         """
-        start = time.monotonic()
-        first: float | None = None
-
-        def state(done: float) -> tuple[str, str]:
-            """The rate and the time left, for people; nothing while nothing has been done."""
-            nonlocal first
-            first = done if first is None else first
-            rate = (done - first) / max(time.monotonic() - start, 1e-9)
-            if rate <= 0:
-                return "", ""
-            left = f", {format_seconds((1 - done) / rate)} left"
-            return (f", {rate * work:,.0f} {unit}/s" if work else ""), left
-
-        if self.console.is_terminal:
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.percentage:3.0f} %{task.fields[rate]}"),
-                TimeRemainingColumn(),
-            )
-            with Progress(*columns, console=self.console, transient=True) as bar:
-                task = bar.add_task(title, total=1.0, visible=False, rate="")
-
-                def update(done: float) -> None:
-                    bar.update(task, completed=done, visible=time.monotonic() - start > 0.5, rate=state(done)[0])
-
-                yield update
+        about = _About(self, epochs, work, unit, should_stop)
+        if not self.console.is_terminal:
+            yield _Lines(about)
             return
-        last = start
+        bars = _Bars(about)
+        try:
+            yield bars
+        finally:
+            bars.close()
 
-        def line(done: float) -> None:
-            nonlocal last
-            now, (rate, left) = time.monotonic(), state(done)
-            if now - last > SECONDS_PER_LINE:
-                last = now
-                self.say(f"{title}: {100 * done:.0f} %{rate}{left}")
 
-        yield line
+@dataclass
+class _About:
+    """What a reporter of the command line shows, and where."""
 
-    @contextlib.contextmanager
-    def stages(self) -> Iterator[Stages]:
-        """Progress of downloading and reading: one bar a stage on a terminal, a line now and then elsewhere."""
-        if self.console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            with Progress(*columns, console=self.console, transient=True) as bar:
-                tasks: dict[str, Any] = {}
+    display: Display
+    epochs: int
+    work: float
+    unit: str
+    should_stop: Callable[[], bool]
+    start: float = field(default_factory=lambda: time.monotonic())
+    first: dict[str, float] = field(default_factory=dict)
 
-                def update(what: str, done: int, total: int | None) -> None:
-                    if what not in tasks:
-                        tasks[what] = bar.add_task(what, total=total)
-                    bar.update(tasks[what], completed=done, total=total)
+    def pace(self, work: str, done: float) -> tuple[str, str]:
+        """The rate and the time left, for people; nothing while nothing has been done."""
+        rate = (done - self.first.setdefault(work, done)) / max(time.monotonic() - self.start, 1e-9)
+        if rate <= 0:
+            return "", ""
+        left = f", {format_seconds((1 - done) / rate)} left"
+        return (f", {rate * self.work:,.0f} {self.unit}/s" if self.work else ""), left
 
-                yield update
-            return
-        last = time.monotonic()
 
-        def line(what: str, done: int, total: int | None) -> None:
-            nonlocal last
-            if time.monotonic() - last > SECONDS_PER_LINE:
-                last = time.monotonic()
-                self.say(f"{what}: {done:,}" + ("" if total is None else f" of {total:,}"))
+class _Shown(Reporter):
+    """What bars and lines have in common."""
 
-        yield line
+    def __init__(self, about: _About) -> None:
+        self._about = about
 
-    @contextlib.contextmanager
-    def epochs(self, total: int) -> Iterator[Observer]:
-        """Progress of training: loss and validation score of the last epoch and the best so far."""
-        if self.console.is_terminal:
-            columns = (
-                TextColumn("epoch"),
-                MofNCompleteColumn(),
-                BarColumn(bar_width=24),
-                TextColumn("{task.description}"),
-                TimeRemainingColumn(),
-            )
-            with Progress(*columns, console=self.console) as bar:
-                task = bar.add_task("", total=total)
+    def say(self, sentence: str) -> None:
+        self._about.display.say(sentence)
 
-                def update(record: EpochRecord, best_epoch: int, best_score: float) -> None:
-                    bar.update(task, completed=record.epoch, description=_epoch_text(record, best_epoch, best_score))
+    def should_stop(self) -> bool:
+        return self._about.should_stop()
 
-                yield update
-            return
-        last = -math.inf
 
-        def line(record: EpochRecord, best_epoch: int, best_score: float) -> None:
-            nonlocal last
-            if time.monotonic() - last > SECONDS_PER_LINE or record.epoch == total:
-                last = time.monotonic()
-                self.say(f"epoch {record.epoch}/{total} {_epoch_text(record, best_epoch, best_score)}")
+class _Lines(_Shown):
+    """A line now and then."""
 
-        yield line
+    def __init__(self, about: _About) -> None:
+        super().__init__(about)
+        self._last = {"stage": about.start, "epoch": -math.inf}
+
+    def _is_time(self, kind: str, always: bool = False) -> bool:
+        now = time.monotonic()
+        if now - self._last.get(kind, self._about.start) > SECONDS_PER_LINE or always:
+            self._last[kind] = now
+            return True
+        return False
+
+    def stage(self, work: str, done: int, total: int | None = None) -> None:
+        if self._is_time("stage"):
+            self.say(f"{work}: {done:,}" + ("" if total is None else f" of {total:,}"))
+
+    def share(self, work: str, done: float) -> None:
+        is_time, (rate, left) = self._is_time(f"share of {work}"), self._about.pace(work, done)
+        if is_time:
+            self.say(f"{work}: {100 * done:.0f} %{rate}{left}")
+
+    def epoch(self, record: EpochRecord, best_epoch: int, best_score: float) -> None:
+        total = self._about.epochs
+        if self._is_time("epoch", always=record.epoch == total):
+            self.say(f"epoch {record.epoch}/{total} {_epoch_text(record, best_epoch, best_score)}")
+
+
+class _Bars(_Shown):
+    """Bars: one for every stage, or every share, or the epochs; those of another kind go."""
+
+    def __init__(self, about: _About) -> None:
+        super().__init__(about)
+        self._kind, self._tasks = "", dict[str, Any]()
+        self._progress: Progress | None = None
+
+    def _bar(self, kind: str, work: str, total: float | None, **fields: Any) -> tuple[Progress, Any]:
+        """The bar of a piece of work, made if it is not there."""
+        if self._kind != kind or self._progress is None:
+            self.close()
+            console = self._about.display.console
+            self._kind, self._progress = kind, Progress(*_columns(kind), console=console, transient=kind != "epoch")
+            self._progress.start()
+        if work not in self._tasks:
+            self._tasks[work] = self._progress.add_task(work, total=total, **fields)
+        return self._progress, self._tasks[work]
+
+    def close(self) -> None:
+        """Take the bars away; that of the epochs stays as it is."""
+        if self._progress is not None:
+            self._progress.stop()
+        self._progress, self._tasks = None, {}
+
+    def stage(self, work: str, done: int, total: int | None = None) -> None:
+        progress, task = self._bar("stage", work, total)
+        progress.update(task, completed=done, total=total)
+
+    def share(self, work: str, done: float) -> None:
+        progress, task = self._bar("share", work, 1.0, visible=False, rate="")
+        visible = time.monotonic() - self._about.start > 0.5
+        progress.update(task, completed=done, visible=visible, rate=self._about.pace(work, done)[0])
+
+    def epoch(self, record: EpochRecord, best_epoch: int, best_score: float) -> None:
+        progress, task = self._bar("epoch", "", self._about.epochs)
+        text = _epoch_text(record, best_epoch, best_score)
+        progress.update(task, completed=record.epoch, description=text)
+
+
+def _columns(kind: str) -> tuple[ProgressColumn, ...]:
+    """What a bar shows besides itself."""
+    text, left = TextColumn("{task.description}"), TimeRemainingColumn()
+    if kind == "share":
+        return text, BarColumn(), TextColumn("{task.percentage:3.0f} %{task.fields[rate]}"), left
+    if kind == "stage":
+        return text, BarColumn(), MofNCompleteColumn(), left
+    return TextColumn("epoch"), MofNCompleteColumn(), BarColumn(bar_width=24), text, left
 
 
 def _epoch_text(record: EpochRecord, best_epoch: int, best_score: float) -> str:

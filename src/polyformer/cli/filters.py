@@ -1,41 +1,47 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from polyformer.cli.display import Display
 from polyformer.cli.node_choice import select_nodes
+from polyformer.cli.options import (
+    AnotherGraph,
+    Clusters,
+    DataRoot,
+    JsonSummary,
+    MemoryLimit,
+    NodeSelection,
+    StoredTokens,
+    TrainedRun,
+)
 
 __all__ = ["filters"]
 
 
 def filters(
-    run: Path = typer.Argument(..., metavar="RUN", help="A run directory, or a saved classifier."),
-    data: str | None = typer.Argument(
-        None, metavar="[PATH]", help="Another graph with the same features; the run's own data if left out."
-    ),
-    out: Path = typer.Option(..., help="The .parquet file to write; an existing file is replaced."),
-    nodes: str = typer.Option("all", help="all, labelled, or a file of node numbers (.npy or text, one a line)."),
-    clusters: int | None = typer.Option(None, help="Number of kinds of filters. [default: 2 to 6, by silhouette]"),
-    channel: int | None = typer.Option(
-        None, help="Feature column whose response is written; optimal basis only. [default: the largest]"
-    ),
-    points: int = typer.Option(21, help="Number of λ, evenly from 0 to 2, at which responses are written; 0 for none."),
-    tokens: Path | None = typer.Option(
-        None, help="A token directory of these nodes; by default tokens are computed. See `polyformer tokens`."
-    ),
-    memory: str | None = typer.Option(
-        None,
-        help="Use at most this memory, e.g. 8GiB; tokens that need more go through the disk. [default: 80 % of free]",
-    ),
-    data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
-    json_only: bool = typer.Option(False, "--json", help="Print a summary as JSON on stdout and nothing else there."),
+    run: TrainedRun,
+    out: Annotated[Path, typer.Option(help="The .parquet file to write; an existing file is replaced.")],
+    data: AnotherGraph = None,
+    nodes: NodeSelection = "all",
+    clusters: Clusters = None,
+    channel: Annotated[
+        int | None,
+        typer.Option(help="Feature column whose response is written; optimal basis only. [default: the largest]"),
+    ] = None,
+    points: Annotated[
+        int, typer.Option(help="Number of λ, evenly from 0 to 2, at which responses are written; 0 for none.")
+    ] = 21,
+    tokens: StoredTokens = None,
+    memory: MemoryLimit = None,
+    data_root: DataRoot = None,
+    json_only: JsonSummary = False,
 ) -> None:
     """Write every node's learned filter as Parquet: coefficients, response, kind, low/band/high-pass shares.
 
-    The response is the first layer's alone: residual and LayerNorm are left out. The columns are described in
-    docs/report.md.
+    The response is that of the first layer alone, without residual and LayerNorm. docs/report.md describes the columns.
 
     Examples:
 
@@ -46,20 +52,21 @@ def filters(
     from polyformer.files import existing_folder
     from polyformer.filters import write_filters
     from polyformer.machine import parse_bytes
-    from polyformer.prediction import TABLE_ENDINGS, Resources, check_table_path, open_run_task
-    from polyformer.training.saved_model import load_model
+    from polyformer.models import Workload
+    from polyformer.runs.run import Run
+    from polyformer.table_writer import TABLE_ENDINGS, check_table_path
 
     display = Display(json_only)
     limit = None if memory is None else parse_bytes(memory)
-    _, model = load_model(run)
+    opened = Run.open_model(run)
+    model = opened.model()
     check_table_path(out, TABLE_ENDINGS[:1])
-    with display.stages() as loading:
-        task = open_run_task(run, data, None if data_root is None else str(data_root), loading, display.say)
-    selected_nodes = select_nodes(nodes, task.labels)
-    with display.share("tokens") as progress, display.share("filters") as walked:
-        resources = Resources(limit, tokens, existing_folder(out), display.say, progress, walked)
+    with display.reporter() as reporter:
+        task = opened.task(data, None if data_root is None else str(data_root), reporter)
+        selected_nodes = select_nodes(nodes, task.labels, task.graph.removed)
+        workload = Workload(selected_nodes, memory=limit, tokens=tokens, scratch=existing_folder(out))
         count = write_filters(
-            out, model, task, selected_nodes, clusters=clusters, channel=channel, points=points, resources=resources
+            out, model, task, workload, clusters=clusters, channel=channel, points=points, reporter=reporter
         )
     display.say(f"{count:,} rows written to {out}")
     display.result({"rows": count, "out": str(out)})

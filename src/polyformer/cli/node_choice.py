@@ -1,4 +1,4 @@
-"""What ``--nodes`` asks for."""
+"""The nodes that ``--nodes`` selects."""
 
 from __future__ import annotations
 
@@ -11,17 +11,23 @@ if TYPE_CHECKING:
 __all__ = ["select_nodes"]
 
 
-def select_nodes(choice: str, labels: np.ndarray) -> np.ndarray | None:
-    """Node ids of ``all`` (None), ``labelled``, or a file of node numbers (.npy or text, one a line); at least one."""
+def select_nodes(choice: str, labels: np.ndarray, removed: np.ndarray | None = None) -> np.ndarray | None:
+    """Ids of the nodes that ``all`` (None), ``labelled`` or a file of node numbers selects; refuse to select none.
+
+    Args:
+        removed: nodes that were removed from the graph, which ``all`` leaves out and a file must not name.
+    """
     import numpy as np
 
     from polyformer.errors import DataNotFound, InvalidParameter
+    from polyformer.splits import has_label
     from polyformer.tokens import check_nodes
 
+    gone = np.empty(0, np.int64) if removed is None else removed
     if choice == "all":
-        return None
+        return None if len(gone) == 0 else np.setdiff1d(np.arange(len(labels)), gone)
     if choice == "labelled":
-        node_numbers = np.flatnonzero(~np.isnan(labels) if labels.dtype.kind == "f" else labels >= 0)
+        node_numbers = np.flatnonzero(has_label(labels))
     elif Path(choice).is_file():
         node_numbers = _read_nodes(choice)
     else:
@@ -29,6 +35,11 @@ def select_nodes(choice: str, labels: np.ndarray) -> np.ndarray | None:
     ids = check_nodes(node_numbers, len(labels))
     if ids is not None and len(ids) == 0:
         raise InvalidParameter(f"'--nodes' must select at least one node. Got {choice}, which selects none.")
+    named = np.empty(0, np.int64) if ids is None else ids[np.isin(ids, gone)]
+    if len(named):
+        raise InvalidParameter(
+            f"'{choice}' names node {int(named[0])}, which was removed from the graph. Leave it out."
+        )
     return ids
 
 
@@ -37,13 +48,14 @@ def _read_nodes(path: str) -> np.ndarray:
 
     import numpy as np
 
-    from polyformer.errors import InvalidData
+    from polyformer.errors import FileCorrupt, InvalidData
+    from polyformer.files import read_npy
 
     try:
         if path.lower().endswith(".npy"):
-            return np.asarray(np.load(path, allow_pickle=False))
+            return read_npy(Path(path))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # numpy's, of a file without numbers
+            warnings.simplefilter("ignore")  # numpy warns of a file without numbers
             return np.loadtxt(path, np.int64, ndmin=1)
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, FileCorrupt) as error:
         raise InvalidData(f"'{path}' must hold one node number a line, or be a .npy file of them ({error}).") from None

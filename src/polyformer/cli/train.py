@@ -1,90 +1,75 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
-import re
 import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polyformer.cli.cluster_options import ADDRESS, PLACE, on_ray
+from polyformer.cli.auto import check_auto_options, stored_race_request, train_auto
+from polyformer.cli.cluster_options import Place, RayAddress, on_ray
 from polyformer.cli.display import Display
-from polyformer.cli.interrupt import graceful_interrupt, saying_what_stays, stopping, what_stays
-from polyformer.errors import InvalidParameter, PolyformerError
+from polyformer.cli.interrupt import StopPreparing, graceful_interrupt, saying_what_stays, what_stays
+from polyformer.cli.options import Basis, SelfLoops, Settings, options_from
+from polyformer.cli.train_result import conclude, write_small_report
+from polyformer.errors import InvalidParameter
 from polyformer.interrupts import is_first_worker
 from polyformer.registry import parse_value
+from polyformer.reporter import Reporter, Tee
+from polyformer.runs.options import RunOptions
 
 if TYPE_CHECKING:
-    from polyformer.training.distributed import Workers
-    from polyformer.training.loop import Observer
-    from polyformer.training.run import RunRequest
+    from polyformer.runs.request import RunRequest
 
-__all__ = ["place_of_data", "place_of_preset", "read_settings", "train"]
-
-_RUNS = Path("runs")
-
-_CHANGEABLE = ("memory", "device", "data_root")
-"""What a run that goes on may be given anew: the result does not depend on it."""
+__all__ = ["read_settings", "train"]
 
 
+@options_from(RunOptions, "request_fields")
 def train(
-    data: str | None = typer.Argument(
-        None,
-        metavar="[DATASET|PATH]",
-        help="A data set (`polyformer datasets`) or a graph directory; minefield if left out.",
-    ),
-    model: str | None = typer.Option(None, help="Which model; see `polyformer models`. [default: polyformer]"),
-    basis: str | None = typer.Option(None, help="Basis of the tokens; see `polyformer bases`. [default: chebyshev]"),
-    order: int | None = typer.Option(None, help="K: tokens g_0, …, g_K of every node. [default: 10]"),
-    self_loops: bool | None = typer.Option(None, "--self-loops/--no-self-loops", help="Use the operator of A + I."),
-    preset: str | None = typer.Option(
-        None,
-        help="Settings by name: `fast` holds ours that need a minute or two, `paper` the published ones, `tuned` those "
-        "that tuning found for what has none published; or a `.csv` file, as `polyformer tune` writes it.",
-    ),
-    metric: str | None = typer.Option(
-        None,
-        help="Select the epoch and report by this metric, e.g. balanced_accuracy, macro_f1, roc_auc, log_loss or mae; "
-        "every fitting metric is in result.json. [default: the data set's, accuracy or r2]",
-    ),
-    split: int | None = typer.Option(None, help="Which split of the data set, counted from 0. [default: 0]"),
-    protocol: str | None = typer.Option(
-        None, help="How splits are drawn; the paper's way for that data set by default."
-    ),
-    seed: int | None = typer.Option(None, help="Seed for parameters, batches and dropout. [default: 0]"),
-    out: Path | None = typer.Option(None, help="The run directory. [default: a new one under runs/]"),
-    device: str | None = typer.Option(None, help="auto, cpu or cuda. [default: auto]"),
-    tokens: Path | None = typer.Option(
-        None, help="Train from this token directory (`polyformer tokens`); its basis and order are the default then."
-    ),
-    memory: str | None = typer.Option(
-        None,
-        help="Use at most this memory, e.g. 8GiB; tokens that need more stay on disk. [default: 80 % of free memory]",
-    ),
-    settings: list[str] = typer.Option(
-        [], "--set", metavar="KEY=VALUE", help="Any setting of `polyformer models NAME`; may be given more than once."
-    ),
-    data_root: Path | None = typer.Option(None, help="Where data files are looked for first."),
-    engine: str = PLACE,
-    workers: int | None = typer.Option(None, help="With --engine ray: processes that share each batch. [default: 2]"),
-    address: str | None = ADDRESS,
-    resume: bool = typer.Option(
-        False, "--resume", help="Continue the run in --out; --memory, --device and --workers may differ."
-    ),
-    tensorboard: bool = typer.Option(
-        False, "--tensorboard", help="Also write TensorBoard events into the run directory."
-    ),
-    write_report: bool = typer.Option(
-        True, "--report/--no-report", help="Write report.html in the end, if the extra `report` is installed."
-    ),
-    json_only: bool = typer.Option(False, "--json", help="Print result.json on stdout and nothing else there."),
+    request_fields: dict[str, Any],
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DATASET|PATH]",
+            help="A data set (`polyformer datasets`) or a graph directory. [default: minefield]",
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="With --model auto: the time for all models together. [default: 5m]"),
+    ] = None,
+    basis: Basis = None,
+    order: Annotated[int | None, typer.Option(help="K: every node gets the tokens g_0, …, g_K. [default: 10]")] = None,
+    self_loops: SelfLoops = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="Metric that selects the epoch and is reported, e.g. balanced_accuracy, macro_f1, roc_auc or "
+            "log_loss; result.json holds every fitting metric. [default: the metric of the data set, accuracy or r2]",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run directory. [default: a new one under runs/]")] = None,
+    settings: Settings = [],
+    engine: Place = "local",
+    workers: Annotated[
+        int | None, typer.Option(help="With --engine ray: number of processes that share each batch. [default: 2]")
+    ] = None,
+    address: RayAddress = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in --out; --memory, --device and --workers may differ.")
+    ] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write TensorBoard events into the run directory.")
+    ] = False,
+    write_report: Annotated[
+        bool,
+        typer.Option("--report/--no-report", help="Write report.html at the end, if the extra `report` is installed."),
+    ] = True,
+    json_only: Annotated[
+        bool, typer.Option("--json", help="Print result.json on stdout and nothing else on stdout.")
+    ] = False,
 ) -> None:
     """Train a model on a data set or on your own graph.
 
@@ -103,75 +88,121 @@ def train(
 
     - `polyformer train my_graph/ --tokens tokens/` — tokens that `polyformer tokens` wrote, for many runs
 
+    - `polyformer train my_graph/ --model auto --budget 5m` — a leaderboard of a few models; the best stays as the run
+
     - `polyformer train --resume --out runs/minefield-polyformer-20240101-120000`
 
     - `torchrun --nproc-per-node 4 -m polyformer train my_graph/ --tokens tokens/` — four processes share each batch
 
+    - `polyformer train my_graph/ --start-from runs/my-run` — after the graph has changed
+
     - `polyformer train my_graph/ --tokens tokens/ --engine ray --workers 8 --address auto`
     """
-    from polyformer.machine import parse_bytes
-    from polyformer.training.distributed import environment_workers
-    from polyformer.training.run import RunRequest, execute_run
+    from polyformer.runs.auto.candidates import AUTO
+    from polyformer.runs.places import place_of_data, place_of_preset
 
     display, spread = Display(json_only), _on_ray(engine, address, workers)
-    given: dict[str, Any] = {
-        "data": None if data is None else place_of_data(data),
-        "model": model,
-        "data_root": None if data_root is None else str(data_root.resolve()),
-        "protocol": protocol,
-        "split": split,
-        "seed": seed,
-        "device": device,
-        "preset": None if preset is None else place_of_preset(preset),
-        "tokens": None if tokens is None else str(tokens.resolve()),
-        "memory": None if memory is None else parse_bytes(memory),
-    }
-    request_fields = {name: value for name, value in given.items() if value is not None}
-    changed_settings = read_settings(settings, basis, order, self_loops)
-    if metric is not None:
-        changed_settings["metric"] = metric
-    if resume:
-        if out is None:
-            raise InvalidParameter("'--resume' must come with --out RUN, the run directory to continue. Got none.")
-        request = _stored_request(out, request_fields, changed_settings)
+    if data is not None:
+        request_fields["data"] = place_of_data(data)
+    if "preset" in request_fields:
+        request_fields["preset"] = place_of_preset(request_fields["preset"])
+    changed_settings = read_settings(settings, basis, order, self_loops, metric)
+    request = _request(display, out, resume, request_fields, changed_settings)
+    cluster = (workers or 2, address) if spread else None
+    many = os.environ.get("WORLD_SIZE") if os.environ.get("WORLD_SIZE") != "1" else None
+    check_auto_options(request.model, budget, tensorboard=tensorboard, engine="ray" if spread else None, workers=many)
+    if request.model == AUTO:
+        place, result = train_auto(display, request, out, budget, resume)
     else:
-        request = RunRequest(**request_fields, settings=changed_settings)
-        _suggest_preset(display, request)
-    with (
-        environment_workers() as group,
-        _run_directory(out, request, group) as place,
-        saying_what_stays(place),
-        graceful_interrupt(display.say, lambda: what_stays(place)) as should_stop,
-        display.stages() as loading,
-        display.share("tokens") as progress,
-        display.epochs(request.resolve_settings()["epochs"]) as epochs,
-    ):
-        announce: Callable[..., None] = partial(_announce, display)
-        if group.count == 1:
-            loading, progress, announce = (
-                stopping(callback, should_stop) for callback in (loading, progress, announce)
-            )
-        options: dict[str, Any] = {
-            "resume": resume,
-            "loading": loading,
-            "report": display.say,
-            "announce": announce,
-            "observers": [epochs, *_tensorboard(tensorboard, place)],
-            "should_stop": should_stop,
-        }
-        if spread:
-            from polyformer.training.on_ray import execute_on_ray
-
-            with contextlib.redirect_stdout(sys.stderr) if json_only else contextlib.nullcontext():  # Ray's own words
-                result = execute_on_ray(request, place, workers=workers or 2, address=address, **options)
-        else:
-            result = execute_run(request, place, progress=progress, workers=group, keep_freed_memory=True, **options)
+        place, result = _train(display, request, out, resume, tensorboard, cluster)
     if not is_first_worker():
         return
-    _conclude(display, result, place)
+    conclude(display, result, place)
     display.result(result)
     if write_report:
-        _report(display, result, place, request.memory)
+        write_small_report(display, result, place, request.memory)
+
+
+def _request(
+    display: Display, out: Path | None, resume: bool, asked: dict[str, Any], settings: dict[str, Any]
+) -> RunRequest:
+    """What is asked for: a new run, or the run in ``out``, which is to go on."""
+    from polyformer.runs.auto.state import is_race
+    from polyformer.runs.repeating import continued_request
+    from polyformer.runs.request import RunRequest
+    from polyformer.runs.run import Run
+
+    if resume and "start_from" in asked:
+        raise InvalidParameter(
+            "'--start-from' is for new runs: '--resume' goes on with its own weights. Leave one out."
+        )
+    if "start_from" in asked:
+        from polyformer.runs.starting import starting_from
+
+        start = Path(asked.pop("start_from"))
+        return starting_from(RunRequest(**asked, settings=settings), start, asked.get("model"))
+    if not resume:
+        request = RunRequest(**asked, settings=settings)
+        _suggest_preset(display, request)
+        return request
+    if out is None:
+        raise InvalidParameter("'--resume' must come with --out RUN, the run directory to continue. Got none.")
+    if is_race(out):
+        return stored_race_request(out, asked, settings)
+    return continued_request(Run.open(out), asked, settings)
+
+
+def _train(
+    display: Display,
+    request: RunRequest,
+    out: Path | None,
+    resume: bool,
+    tensorboard: bool,
+    cluster: tuple[int, str | None] | None,
+) -> tuple[Path, dict[str, Any]]:
+    """Train here, with the processes of torchrun, or on a cluster; returns the run directory and the result.
+
+    Args:
+        cluster: number of workers on a Ray cluster, and its address; None for this machine.
+    """
+    from polyformer.runs.execution import execute_run
+    from polyformer.runs.places import run_directory
+    from polyformer.training.torchrun import environment_workers
+
+    with (
+        environment_workers() as group,
+        run_directory(out, request.data, request.model, group) as place,
+        saying_what_stays(place),
+        graceful_interrupt(display.say, lambda: what_stays(place)) as should_stop,
+        display.reporter(epochs=request.resolve_settings()["epochs"], should_stop=should_stop) as shown,
+    ):
+        reporter = _with_tensorboard(shown, place) if tensorboard else shown
+        reporter = StopPreparing(reporter) if group.count == 1 else reporter
+        if cluster is not None:
+            return place, _train_on_ray(display, request, place, resume, reporter, *cluster)
+        options: dict[str, Any] = {"resume": resume, "reporter": reporter, "workers": group}
+        return place, execute_run(request, place, keep_freed_memory=True, **options)
+
+
+def _train_on_ray(
+    display: Display,
+    request: RunRequest,
+    place: Path,
+    resume: bool,
+    reporter: Reporter,
+    workers: int,
+    address: str | None,
+) -> dict[str, Any]:
+    from polyformer.runs.on_ray import execute_on_ray
+
+    with contextlib.redirect_stdout(sys.stderr) if display.json_only else contextlib.nullcontext():  # Ray's own words
+        return execute_on_ray(request, place, workers=workers, address=address, resume=resume, reporter=reporter)
+
+
+def _with_tensorboard(reporter: Reporter, out: Path) -> Reporter:
+    from polyformer.training.tensorboard import TensorBoard
+
+    return Tee(reporter, TensorBoard(out / "tensorboard"))
 
 
 def _on_ray(engine: str, address: str | None, workers: int | None) -> bool:
@@ -180,49 +211,6 @@ def _on_ray(engine: str, address: str | None, workers: int | None) -> bool:
     if spread and "WORLD_SIZE" in os.environ:
         raise InvalidParameter("'--engine' must be local under torchrun: Ray starts its own workers. Got 'ray'.")
     return spread
-
-
-@contextlib.contextmanager
-def _run_directory(out: Path | None, request: RunRequest, group: Workers) -> Iterator[Path]:
-    """``--out``, or a new directory that the first worker takes for all; empty in the end, it goes again."""
-    if out is not None:
-        yield out
-        return
-    fresh = not _RUNS.exists()
-    path = group.first(lambda: _take_new_directory(request.data, request.model))
-    try:
-        yield path
-    finally:
-        for folder in (path, _RUNS) if fresh else (path,):
-            with contextlib.suppress(OSError):  # not empty, or gone already
-                if group.rank == 0:
-                    folder.rmdir()
-
-
-def _tensorboard(wanted: bool, out: Path) -> list[Observer]:
-    if not wanted:
-        return []
-    from polyformer.training.tensorboard import tensorboard_observer
-
-    return [tensorboard_observer(out / "tensorboard")]
-
-
-def _report(display: Display, result: dict[str, Any], out: Path, memory: int | None) -> None:
-    """Write the report if it takes seconds; the run counts whether or not it succeeds."""
-    from polyformer.cli.report import show_report
-    from polyformer.reports import check_extra
-    from polyformer.reports.findings import is_small
-    from polyformer.training.run_directory import RunDirectory
-
-    task = RunDirectory.open(out).config["task"]
-    try:
-        check_extra()
-        if is_small(task["nodes"], task["edges"]) and result["preparation_seconds"] <= 60:
-            show_report(display, out, out / "report.html", memory=memory)
-        else:
-            display.say(f"report: polyformer report {out}   # it takes a while here")
-    except PolyformerError as error:
-        display.say(f"report: not written. {error}")
 
 
 def _suggest_preset(display: Display, request: RunRequest) -> None:
@@ -235,22 +223,12 @@ def _suggest_preset(display: Display, request: RunRequest) -> None:
         display.say("default settings; '--preset fast' holds settings chosen for this data set")
 
 
-def place_of_preset(preset: str) -> str:
-    """A file as an absolute path, so that the run can go on from anywhere; a name as it is."""
-    from polyformer.presets import is_preset_file
-
-    return str(Path(preset).resolve()) if is_preset_file(preset) else preset
-
-
-def place_of_data(data: str) -> str:
-    """A path as an absolute one, so that the run finds its data from anywhere; a data set's name as it is."""
-    from polyformer.datasets import DATASETS, data_name
-
-    return data if data_name(data) in DATASETS or not Path(data).exists() else str(Path(data).resolve())
-
-
 def read_settings(
-    pairs: list[str], basis: str | None = None, order: int | None = None, self_loops: bool | None = None
+    pairs: list[str],
+    basis: str | None = None,
+    order: int | None = None,
+    self_loops: bool | None = None,
+    metric: str | None = None,
 ) -> dict[str, Any]:
     """The settings asked for by ``--set`` and by options of their own."""
     changed_settings: dict[str, Any] = {}
@@ -259,94 +237,5 @@ def read_settings(
         if not equals or not key:
             raise InvalidParameter(f"'--set' must read key=value. Got '{pair}'. Try --set lr=0.001.")
         changed_settings[key.strip()] = parse_value(value.strip())
-    options = {"basis": basis, "order": order, "self_loops": self_loops}
+    options = {"basis": basis, "order": order, "self_loops": self_loops, "metric": metric}
     return changed_settings | {name: value for name, value in options.items() if value is not None}
-
-
-def _stored_request(out: Path, asked: dict[str, Any], chosen: dict[str, Any]) -> RunRequest:
-    """The request of the run that is to go on; what its result depends on must not differ from it."""
-    from polyformer.training.run import RunRequest
-    from polyformer.training.run_directory import RunDirectory
-
-    config = RunDirectory.open(out).config
-    changes = {name: asked[name] for name in _CHANGEABLE if name in asked}
-    for name, value in {**asked, **chosen}.items():
-        if name in changes:
-            continue
-        before = config["settings"].get(name, "nothing") if name in chosen else config[name]
-        if value != before:
-            raise InvalidParameter(
-                f"The run '{out}' was started with {name}={before}. Got {value}. Leave it out or start a new run."
-            )
-    return replace(RunRequest.of_run(config), **changes)
-
-
-def _take_new_directory(data: str, model: str) -> Path:
-    """Make a directory that no other run has, even one that started in the same second."""
-    from polyformer.files import reporting_io_errors
-
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(data).name.strip("./")) or "graph"
-    base = _RUNS / f"{name}-{model}-{time.strftime('%Y%m%d-%H%M%S')}"
-    others = (base.with_name(f"{base.name}-{count}") for count in itertools.count(2))
-    with reporting_io_errors("the run", base):
-        return next(path for path in itertools.chain([base], others) if _is_made(path))
-
-
-def _is_made(path: Path) -> bool:
-    try:
-        path.mkdir(parents=True)
-    except FileExistsError:
-        return False
-    return True
-
-
-def _announce(display: Display, facts: dict[str, Any]) -> None:
-    from polyformer.training.request import data_sentence
-
-    display.say(data_sentence(facts))
-    display.say(
-        f"split {facts['split']} by protocol '{facts['protocol']}': {facts['train']:,} train, {facts['val']:,} val, "
-        f"{facts['test']:,} test; selected by {facts['metric']} on validation"
-    )
-
-
-def _judgement(result: dict[str, Any]) -> Iterator[str]:
-    """What tells whether the score is any good, line by line; results of earlier versions say nothing of it."""
-    if result.get("baseline") is not None:
-        yield f"guessing: test {result['baseline']:.4f}"
-    if result.get("test_interval") is not None:
-        yield "95 % over resampled test nodes: {:.4f} to {:.4f}".format(*result["test_interval"])
-    others = {name: score for name, score in result.get("scores", {}).items() if score is not None}
-    others.pop(result["metric"], None)
-    if others:
-        yield "other scores: " + ", ".join(f"{name} {score:.4f}" for name, score in others.items())
-    if result.get("threshold") is not None:
-        yield (
-            f"the classes are unequal: the second is predicted from a probability of {result['threshold']:.4f} on, "
-            f"chosen on validation"
-        )
-    for warning in result.get("warnings", []):
-        yield f"warning: {warning}"
-
-
-def _conclude(display: Display, result: dict[str, Any], out: Path) -> None:
-    scores = [
-        f"{name} {result[key]:.4f}"
-        for name, key in (("test", "test"), ("validation", "val"))
-        if result[key] is not None
-    ]
-    when = f"epoch {result['best_epoch']} of {result['epochs']}, {result['seconds']:.1f} s"
-    display.say(f"{result['metric']}: {', '.join(scores)} at {when}")
-    for line in _judgement(result):
-        display.say(line)
-    display.say(f"run directory: {out} (the same in {out / 'result.json'})")
-    from polyformer.datasets import DATASETS, data_name
-    from polyformer.models import MODELS
-
-    display.say("next:")
-    display.say(f"  polyformer predict {out} --out predictions.parquet   # every node's class and probabilities")
-    if any(hasattr(MODELS[result["model"]], name) for name in ("filter_coefficients", "frequency_response")):
-        display.say(f"  polyformer filters {out} --out filters.parquet   # the filters that it learned")
-    if data_name(result["data"]) in DATASETS:
-        display.say("  polyformer datasets   # what else there is to train on")
-        display.say("  polyformer train PATH   # your own graph")

@@ -1,16 +1,18 @@
-"""Data sets by name. To add one: write its file and add its line to ``DATASETS``."""
+"""Data sets by name: each gives a graph and its task, with a citation.
+
+To add a data set: write its file and add its line to ``DATASETS``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from polyformer.columns import Column
 from polyformer.datasets.base import Counts, Dataset
 from polyformer.errors import DataNotFound, UnknownName
-from polyformer.progress import Stages
 from polyformer.registry import Registry, check_options, parse_spec
+from polyformer.reporter import SILENT, Reporter
 from polyformer.tasks import Task
 
 __all__ = ["DATASETS", "Counts", "Dataset", "data_name", "load_dataset", "load_source"]
@@ -57,17 +59,17 @@ def data_name(source: str) -> str:
 
 
 def load_dataset(
-    name: str, root: str | Path | None = None, protocol: str | None = None, *, progress: Stages | None = None
+    name: str, root: str | Path | None = None, protocol: str | None = None, *, reporter: Reporter = SILENT
 ) -> Task:
-    """A data set by name, with options after a colon where it has some; or a graph of your own by its path.
+    """Load a data set by name, with its options after a colon, or a graph of your own by its path.
 
     Args:
         name: e.g. ``"minefield"``, ``"minefield:width=50,height=50,seed=3"`` or ``"my_graph/"``, a graph directory or
             tables (see :func:`polyformer.importing.open_source`).
-        root: where its files are looked for first; then in ``$POLYFORMER_DATA``, then in the user's cache, into which
-            they are downloaded if they are nowhere.
+        root: folder to look for the files first; then come ``$POLYFORMER_DATA`` and the user's cache. Files that are in
+            none of them are downloaded into the cache.
         protocol: name of the split protocol; by default the paper's.
-        progress: called while files are downloaded or prepared.
+        reporter: hears how far downloading and preparing the files is.
 
     Example:
         >>> task = load_dataset("minefield:width=20,height=10")
@@ -75,12 +77,12 @@ def load_dataset(
         (200, 2, 'roc_auc', 10)
     """
     if data_name(name) not in DATASETS and Path(name).exists():
-        return load_source(name, root, protocol, progress=progress)
+        return load_source(name, root, protocol, reporter=reporter)
     key, options = parse_spec(name)
     dataset = DATASETS[key]
     check_options("data set", key, options, dataset.options)
     place = None if root is None else Path(root)
-    task = dataset.load(place, dataset.choose_protocol(protocol), progress=progress, **options)
+    task = dataset.load(place, dataset.choose_protocol(protocol), reporter=reporter, **options)
     task.graph.published = True
     return task
 
@@ -90,25 +92,23 @@ def load_source(
     root: str | Path | None = None,
     protocol: str | None = None,
     *,
-    progress: Stages | None = None,
-    report: Callable[[str], None] | None = None,
+    reporter: Reporter = SILENT,
     applied: bool = False,
     columns: tuple[Column, ...] | None = None,
 ) -> Task:
-    """What the command line calls DATASET|PATH: a data set by name, a graph directory, or tables and files of a graph.
+    """Load what the command line calls DATASET|PATH: a data set by name, a graph directory, or files of a graph.
 
     Args:
-        protocol: which splits of a data set; how to draw them for a path that has none.
-        applied: nothing is trained on it, so splits in the user's own files do not matter.
-        columns: read the features of tables as those of another graph were read.
-        progress: called while files are downloaded or read.
-        report: called with lines on what was taken as what in the user's own files.
+        protocol: name of the splits of a data set; for a path without splits, how to draw them.
+        applied: whether a model is only applied to the graph, so that splits in the user's files do not matter.
+        columns: columns of another graph; the features of tables are read as theirs were.
+        reporter: hears how far downloading and reading is, and what was taken as what in the user's own files.
     """
     if data_name(source) in DATASETS:
-        return load_dataset(source, root, protocol, progress=progress)
+        return load_dataset(source, root, protocol, reporter=reporter)
     if not Path(source).exists():
         if "/" not in source and not source.startswith("."):
-            DATASETS[source.partition(":")[0]]  # raises, with the nearest name
+            DATASETS[source.partition(":")[0]]  # raises an error that names the nearest data set
         raise DataNotFound(f"There is no graph at '{source}'. Check the path.")
     from polyformer.importing import ImportOptions, open_source
 
@@ -117,7 +117,7 @@ def load_source(
         options = replace(options, split_column="", protocol="none")
     elif protocol not in (None, "fixed", "none"):
         options = replace(options, protocol=str(protocol))
-    task = open_source(source, options, progress, report)
+    task = open_source(source, options, reporter)
     if protocol not in (None, task.protocol):
         raise UnknownName(
             f"'{source}' holds splits of the protocol '{task.protocol}'. Got '{protocol}'. Leave --protocol out."

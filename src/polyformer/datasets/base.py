@@ -1,4 +1,4 @@
-"""What a data set is: facts, files, and a way to become a task."""
+"""What a data set is: facts, files, and a method that loads it as a task."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from polyformer.errors import UnknownName
-from polyformer.progress import Stages
 from polyformer.registry import suggest
+from polyformer.reporter import SILENT, Reporter
 from polyformer.tasks import Task
 
 __all__ = ["Counts", "Dataset"]
@@ -19,8 +19,8 @@ __all__ = ["Counts", "Dataset"]
 class Counts:
     """Published sizes; ``edges`` counts every undirected edge once.
 
-    ``listed`` is the number of edges in the published file, for sets whose papers count those (each direction, loop
-    and repeat as it stands): where it is given, it is what a loader verifies.
+    ``listed`` is the number of edges in the published file, with every direction, loop and repeat, for data sets whose
+    papers count those. If it is given, a loader verifies it.
     """
 
     nodes: int
@@ -39,20 +39,20 @@ class Dataset(ABC):
     metric: str
     """Metric of the task; empty for a data set without labels."""
     protocols: tuple[str, ...]
-    """Names of its split protocols, the paper's first; ``("none",)`` for a set without labels."""
+    """Names of the split protocols, the paper's first; ``("none",)`` for a data set without labels."""
     options: tuple[str, ...] = ()
-    """What may follow its name, as in ``name:key=value``."""
+    """Names of the options that may follow the name, as in ``name:key=value``."""
 
     @abstractmethod
-    def load(self, root: Path | None, protocol: str, *, progress: Stages | None = None, **options: Any) -> Task:
-        """Read it (from ``root`` and the other places where data is looked for) with the splits of ``protocol``."""
+    def load(self, root: Path | None, protocol: str, *, reporter: Reporter = SILENT, **options: Any) -> Task:
+        """Read the data set, from ``root`` or another place for data, with the splits of ``protocol``."""
 
     @abstractmethod
     def status(self, root: Path | None) -> str:
-        """Where it is: ``built in``, the path on this machine, or how to get it."""
+        """Where the data set is: ``built in``, its path on this machine, or how to get it."""
 
     def choose_protocol(self, protocol: str | None) -> str:
-        """The protocol asked for, or the default one."""
+        """The given protocol, or the default one for None."""
         if protocol is None:
             return self.protocols[0]
         if protocol not in self.protocols:

@@ -1,10 +1,13 @@
-"""Files from the network: fetched aside, verified, then renamed into place, so that none is ever half there."""
+"""Download files: each is written aside, verified and renamed, so that no file is ever incomplete.
+
+pooch would replace the transfer and the hash, not the checks of free disk, of the length and of zip members nor our
+reporter, and needs requests besides.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import http.client
-import shutil
 import stat
 import urllib.error
 import urllib.request
@@ -14,19 +17,19 @@ from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from polyformer.errors import DownloadFailed, FileCorrupt, OutOfResources
-from polyformer.files import reporting_io_errors, write_whole
-from polyformer.progress import Stages
+from polyformer.errors import DownloadFailed, FileCorrupt
+from polyformer.files import open_regular, reporting_io_errors, require_disk, write_whole
+from polyformer.reporter import SILENT, Reporter
 
 __all__ = ["check_recorded", "download", "extract"]
 
 CHUNK = 1 << 20
 TIMEOUT = 60.0
 CHEAP_TO_HASH = 256 << 20
-"""Files up to this size are hashed again whenever they are loaded (about 0.2 s at most)."""
+"""Files up to this size in bytes are hashed whenever they are loaded, which takes about 0.2 s at most."""
 
 
-def download(url: str, target: Path, sha256: str | None = None, progress: Stages | None = None) -> None:
+def download(url: str, target: Path, sha256: str | None = None, reporter: Reporter = SILENT) -> None:
     """Fetch ``url`` into ``target`` and record its hash beside it.
 
     Raises:
@@ -43,8 +46,7 @@ def download(url: str, target: Path, sha256: str | None = None, progress: Stages
                 file.write(chunk)
                 digest.update(chunk)
                 done += len(chunk)
-                if progress is not None:
-                    progress(target.name, done, total)
+                reporter.stage(target.name, done, total)
             if total is not None and done != total:
                 raise DownloadFailed(f"The download of {url} ended after {done:,} of {total:,} bytes. Try again.")
             if sha256 is not None and digest.hexdigest() != sha256:
@@ -56,11 +58,11 @@ def download(url: str, target: Path, sha256: str | None = None, progress: Stages
 
 
 def check_recorded(path: Path) -> None:
-    """Refuse a downloaded file that has changed since; files too large to hash every time are taken as they are."""
+    """Refuse a downloaded file that has changed; files that are too large to hash every time are not checked."""
     record = _record_path(path)
     if not record.is_file() or path.stat().st_size > CHEAP_TO_HASH:
         return
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
     if actual != record.read_text(encoding="utf-8").strip():
         raise FileCorrupt(
@@ -68,8 +70,8 @@ def check_recorded(path: Path) -> None:
         )
 
 
-def extract(archive: Path, folder: Path, wanted: Collection[str], progress: Stages | None = None) -> None:
-    """Unpack the ``wanted`` files (paths below the archive's one top folder) into ``folder``, each whole or not at all.
+def extract(archive: Path, folder: Path, wanted: Collection[str], reporter: Reporter = SILENT) -> None:
+    """Unpack the ``wanted`` files (paths below the archive's one top folder) into ``folder``.
 
     Raises:
         FileCorrupt: not a zip file, damaged, without a wanted file, or with a member whose path leaves the folder.
@@ -81,14 +83,14 @@ def extract(archive: Path, folder: Path, wanted: Collection[str], progress: Stag
                 if path not in members:
                     raise FileCorrupt(f"The archive '{archive}' has no file '{path}'. Delete it to download it again.")
                 _check_space(members[path].file_size, folder, str(archive))
-                _unpack(opened, members[path], folder / path, progress)
+                _unpack(opened, members[path], folder / path, reporter)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise FileCorrupt(
             f"'{archive}' cannot be read as a zip archive ({error}). Delete it to download it again."
         ) from None
 
 
-def _unpack(opened: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, progress: Stages | None) -> None:
+def _unpack(opened: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, reporter: Reporter) -> None:
     digest = hashlib.sha256()
     with (
         reporting_io_errors(f"'{member.filename}'", target),
@@ -100,13 +102,12 @@ def _unpack(opened: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, prog
             file.write(chunk)
             digest.update(chunk)
             done += len(chunk)
-            if progress is not None:
-                progress(target.name, done, member.file_size)
+            reporter.stage(target.name, done, member.file_size)
     _record(target, digest.hexdigest())
 
 
 def _inner_path(member: zipfile.ZipInfo, archive: Path) -> str:
-    """The member's path without the top folder; a path that would escape condemns the whole archive."""
+    """The member's path without the top folder; refuses an archive with a path that leaves the folder."""
     path = PurePosixPath(member.filename)
     is_link = stat.S_ISLNK(member.external_attr >> 16)
     if path.is_absolute() or ".." in path.parts or "\\" in member.filename or ":" in path.parts[0] or is_link:
@@ -147,16 +148,9 @@ def _expected_size(response: http.client.HTTPResponse) -> int | None:
 
 
 def _check_space(needed: int | None, target: Path, what: str) -> None:
-    """A full disk is better known before than after an hour."""
-    place = target
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
-    if needed is not None and needed > free:
-        raise OutOfResources(
-            f"{what} needs {needed:,} bytes in '{target}' and the disk has {free:,} left. Free some, or set "
-            f"XDG_CACHE_HOME to a larger disk."
-        )
+    """Refuse a download that does not fit on the disk, before it starts."""
+    if needed is not None:
+        require_disk(f"{what} needs", needed, target, "Free some, or set XDG_CACHE_HOME to a larger disk.")
 
 
 def _record(path: Path, digest: str) -> None:

@@ -10,7 +10,7 @@ from polyformer.datasets.base import Counts, Dataset
 from polyformer.datasets.image_fitting import OPTIONS, PROTOCOLS, Images, chosen_image, fitting_task
 from polyformer.datasets.lattice import lattice_edges
 from polyformer.graph import Graph
-from polyformer.progress import Stages
+from polyformer.reporter import SILENT, Reporter
 from polyformer.tasks import Task
 
 __all__ = ["GENERATED_IMAGES", "GeneratedImages", "generate_image", "generate_images"]
@@ -22,10 +22,9 @@ _LEAVES, _LEAST_RADIUS, _MOST_RADIUS = 400, 3.0, 40.0
 class GeneratedImages(Dataset):
     """Fifty generated images of 100 × 100 pixels, for the synthetic experiment where ``2Dgrid`` is not at hand.
 
-    They have what natural images have: objects of all sizes that hide each other, sharp edges, smooth shades and a
-    texture (see :func:`generate_image`); they are not the published ones, and scores on them are others. Graph,
-    interior pixels, targets, options and protocols are those of ``2Dgrid``, as in
-    ``generated-images:image=3,filter=band``.
+    Like natural images, they have objects of all sizes that hide each other, sharp edges, smooth shades and a texture
+    (see :func:`generate_image`). They are not the published images, so scores on them differ. Graph, interior pixels,
+    targets, options and protocols are those of ``2Dgrid``, as in ``generated-images:image=3,filter=band``.
     """
 
     name = "generated-images"
@@ -38,7 +37,7 @@ class GeneratedImages(Dataset):
     def status(self, root: Path | None) -> str:
         return "built in"
 
-    def load(self, root: Path | None, protocol: str, *, progress: Stages | None = None, **options: Any) -> Task:
+    def load(self, root: Path | None, protocol: str, *, reporter: Reporter = SILENT, **options: Any) -> Task:
         """Generate all images, or the experiment on one of them."""
         if not options:
             graph = generate_images(range(_COUNT)).graph
@@ -48,7 +47,7 @@ class GeneratedImages(Dataset):
 
 
 def generate_images(numbers: Sequence[int]) -> Images:
-    """Some of the images, the same every time, as signals on the grid."""
+    """The images with these numbers as signals on the grid; the same in every call."""
     signals = np.stack([generate_image(number).ravel() for number in numbers], axis=1)
     interior = np.zeros((_SIDE, _SIDE), bool)
     interior[_BORDER:-_BORDER, _BORDER:-_BORDER] = True
@@ -56,10 +55,10 @@ def generate_images(numbers: Sequence[int]) -> Images:
 
 
 def generate_image(seed: int, side: int = _SIDE) -> np.ndarray:
-    """An image like those of nature: (side, side) values in [0, 1], reaching both ends.
+    """An image like natural ones: (side, side) values in [0, 1], with 0 and 1 among them.
 
-    Discs of random grey fall on each other (dead leaves), their radii r by the density r⁻³, which gives edges at all
-    scales; a smooth field shades them and one whose amplitude falls as 1/f roughens them.
+    Discs of random grey cover each other (the dead leaves model). Their radii r have the density r⁻³, which gives edges
+    at all scales. A smooth field shades the discs, and a field whose amplitude falls as 1/f adds texture.
 
     Example:
         >>> image = generate_image(0)
@@ -70,7 +69,7 @@ def generate_image(seed: int, side: int = _SIDE) -> np.ndarray:
     place = np.arange(side)
     image = np.full((side, side), random.uniform())
     for _ in range(_LEAVES):
-        # By inversion of the distribution function of r⁻³ between the two radii.
+        # Radii by inversion of the distribution function of the density r⁻³ between the two radii.
         share = random.uniform()
         radius = (_LEAST_RADIUS**-2 - share * (_LEAST_RADIUS**-2 - _MOST_RADIUS**-2)) ** -0.5
         y, x = random.uniform(-radius, side + radius, 2)
@@ -85,7 +84,7 @@ def generate_image(seed: int, side: int = _SIDE) -> np.ndarray:
 def _field(random: np.random.Generator, side: int, power: float) -> np.ndarray:
     """A random field of unit variance whose amplitude falls with the frequency f as f^-power."""
     frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.fftfreq(side)[None])
-    frequency[0, 0] = np.inf  # no mean
+    frequency[0, 0] = np.inf  # the field has mean zero
     noise = np.fft.fft2(random.standard_normal((side, side)))
     field = np.fft.ifft2(noise * frequency**-power).real
     return np.asarray(field / field.std())

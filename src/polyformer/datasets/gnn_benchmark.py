@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyformer.datasets.base import Counts
-from polyformer.datasets.published import Contents, PublishedDataset
+from polyformer.datasets.public_files import Contents, PublicDataset
 from polyformer.datasets.sources import RemoteFile
 from polyformer.errors import FileCorrupt
 from polyformer.formats.arrays import row_normalised
@@ -21,10 +21,10 @@ URL = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz"
 
 
 @dataclass(frozen=True, eq=False)
-class SparseNpz(PublishedDataset):
+class SparseNpz(PublicDataset):
     """Graphs stored as two CSR matrices in one npz file: ``adj_*`` the edges, ``attr_*`` the features, and ``labels``.
 
-    Features are sparse counts; their non-zeros are set to 1. ``normalised`` tells whether rows are then divided by
+    Features are sparse counts; non-zero counts are set to 1. ``normalised`` tells whether rows are then divided by
     their sum, as in the published runs on CS and Physics.
     """
 

@@ -9,13 +9,14 @@ import numpy as np
 
 from polyformer.datasets.base import Counts
 from polyformer.datasets.ogb import CITATION
-from polyformer.datasets.published import Contents, PublishedDataset
+from polyformer.datasets.public_files import Contents, PublicDataset
 from polyformer.datasets.sources import RemoteFile
 from polyformer.errors import InvalidParameter
-from polyformer.files import read_json
-from polyformer.formats.arrays import csr_from_arrays, read_npz, reading
+from polyformer.files import GET_AGAIN, read_json, read_npz, reading
+from polyformer.files.data_schemas import SAINT_CLASSES, SAINT_ROLES
+from polyformer.formats.arrays import csr_from_arrays
 from polyformer.graph import Graph
-from polyformer.progress import Stages
+from polyformer.reporter import SILENT, Reporter
 from polyformer.splits import Split
 from polyformer.tasks import Task
 
@@ -23,41 +24,41 @@ __all__ = ["OGBN_ARXIV_GRAPH", "GraphSaint", "projected_adjacency"]
 
 
 @dataclass(frozen=True, eq=False)
-class GraphSaint(PublishedDataset):
-    """A graph in the layout of GraphSAINT, without its features: for structure, scale and speed, not for scores.
+class GraphSaint(PublicDataset):
+    """A graph in the layout of GraphSAINT, without its features: for tests of structure, scale and speed.
 
     ``adj_full.npz`` is a scipy CSR matrix, ``class_map.json`` maps node to class, ``role.json`` lists the nodes of
-    the official split under ``tr``, ``va`` and ``te``. With ``projection=d`` the graph stands in for its own features:
-    see :func:`projected_adjacency`.
+    the official split under ``tr``, ``va`` and ``te``. With ``projection=d`` features are made from the structure: see
+    :func:`projected_adjacency`.
     """
 
     options = ("projection",)
 
-    def load(self, root: Path | None, protocol: str, *, progress: Stages | None = None, **options: Any) -> Task:
+    def load(self, root: Path | None, protocol: str, *, reporter: Reporter = SILENT, **options: Any) -> Task:
         columns = options.get("projection")
         if columns is not None and (type(columns) is not int or columns < 1):
             raise InvalidParameter(f"'projection' must be a number of columns, 1 or more. Got {columns}. Try 128.")
-        task = super().load(root, protocol, progress=progress)
+        task = super().load(root, protocol, reporter=reporter)
         if columns is None:
             return task
         return replace(task, graph=task.graph.with_features(projected_adjacency(task.graph, columns)))
 
     def read(self, paths: Mapping[str, Path]) -> Contents:
         path, class_map, role = (paths[file.path] for file in self.files)
-        arrays = read_npz(path, ["indices", "indptr", "shape"])
+        arrays = read_npz(path, ["indices", "indptr", "shape"], advice=GET_AGAIN)
         adjacency = csr_from_arrays(arrays, "", path).tocoo()
-        classes, roles = read_json(class_map, "a GraphSAINT folder"), read_json(role, "a GraphSAINT folder")
-        with reading(class_map):
+        classes, roles = read_json(class_map, SAINT_CLASSES), read_json(role, SAINT_ROLES)
+        with reading(class_map, GET_AGAIN):
             labels = np.full(adjacency.shape[0], -1, np.int64)
             labels[np.fromiter(map(int, classes), np.int64)] = np.fromiter(classes.values(), np.int64)
-        with reading(role):
+        with reading(role, GET_AGAIN):
             split = Split(*(np.sort(np.asarray(roles[part], np.int64)) for part in ("tr", "va", "te")))
         graph = Graph(np.stack([adjacency.row, adjacency.col]), num_nodes=adjacency.shape[0])
         return Contents(graph, labels, {"fixed": [split]}, listed_edges=adjacency.nnz)
 
 
 def projected_adjacency(graph: Graph, columns: int) -> np.ndarray:
-    """Features made of the structure: P R, R of (N, d) normal numbers that are always the same; variance 1."""
+    """Features made from the structure: P R with a fixed normal matrix R (N, d), scaled to variance 1."""
     scaling = 1 / np.sqrt(np.maximum(graph.degrees, 1))[:, None]
     noise = np.random.default_rng(0).standard_normal((graph.num_nodes, columns), dtype=np.float32)
     projected = scaling * (graph.adjacency() @ (scaling * noise))

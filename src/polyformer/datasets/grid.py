@@ -10,44 +10,45 @@ import numpy as np
 from polyformer.datasets.base import Counts
 from polyformer.datasets.generated_images import GENERATED_IMAGES
 from polyformer.datasets.image_fitting import OPTIONS, PROTOCOLS, Images, chosen_image, fitting_task
-from polyformer.datasets.published import Contents, PublishedDataset, check_counts
+from polyformer.datasets.public_files import Contents, PublicDataset, check_counts
 from polyformer.datasets.sources import RemoteFile
-from polyformer.formats.arrays import read_mat, reading
+from polyformer.files import GET_AGAIN, reading
+from polyformer.formats.arrays import read_mat
 from polyformer.graph import Graph
-from polyformer.progress import Stages
+from polyformer.reporter import SILENT, Reporter
 from polyformer.tasks import Task
 
 __all__ = ["GRID_2D", "GridImages"]
 
 
 @dataclass(frozen=True, eq=False)
-class GridImages(PublishedDataset):
+class GridImages(PublicDataset):
     """The images of the paper's synthetic experiment: 100 × 100 pixels joined to their four neighbours.
 
-    On its own the name gives the grid with all 50 images as features and nothing to train on.
+    The name without options gives the grid with all 50 images as features and without labels.
     ``2Dgrid:image=3,filter=band`` is the experiment on one image: its pixels as the one feature, the filtered image
     (see :func:`polyformer.datasets.image_fitting.filter_targets`) as real-valued labels, and the interior pixels to
-    train on. By the protocol ``fit`` they are also those to select by and to test on, as in the paper: it asks which
-    filters a model can express. Where the file is not at hand, the experiment is that of ``generated-images``, and
-    the task bears that name.
+    train on. In the protocol ``fit`` the same pixels are used for validation and testing, as in the paper, which asks
+    which filters a model can express. Without the file, the experiment is that of ``generated-images``, and the task
+    has that name.
     """
 
     options = OPTIONS
 
-    def images(self, root: Path | None = None, progress: Stages | None = None) -> Images:
+    def images(self, root: Path | None = None, reporter: Reporter = SILENT) -> Images:
         """Graph, signals and interior pixels."""
-        return self._images(self.fetch(root, progress))
+        return self._images(self.fetch(root, reporter))
 
     def read(self, paths: Mapping[str, Path]) -> Contents:
         return _without_labels(self._images(paths))
 
-    def load(self, root: Path | None, protocol: str, *, progress: Stages | None = None, **options: Any) -> Task:
+    def load(self, root: Path | None, protocol: str, *, reporter: Reporter = SILENT, **options: Any) -> Task:
         if not options:
-            return super().load(root, protocol, progress=progress)
+            return super().load(root, protocol, reporter=reporter)
         image = chosen_image(self.name, options, self.counts.features)
         if self._missing(self._located(root)):
             return GENERATED_IMAGES.load(root, protocol, **options)
-        paths = self.fetch(root, progress)
+        paths = self.fetch(root, reporter)
         images = self._images(paths)
         check_counts(self, _without_labels(images), next(iter(paths.values())).parent)
         return fitting_task(self.name, images, image, protocol, options)
@@ -55,7 +56,7 @@ class GridImages(PublishedDataset):
     def _images(self, paths: Mapping[str, Path]) -> Images:
         path = paths[self.files[0].path]
         arrays = read_mat(path, ["A", "F", "mask"])
-        with reading(path):
+        with reading(path, GET_AGAIN):
             signals = np.asarray(arrays["F"], np.float64)
             interior = np.asarray(arrays["mask"]).ravel() != 0
             rows, columns = np.nonzero(arrays["A"])

@@ -8,9 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyformer.datasets.base import Counts
-from polyformer.datasets.published import Contents, PublishedDataset
+from polyformer.datasets.public_files import Contents, PublicDataset
 from polyformer.datasets.sources import RemoteFile
-from polyformer.formats.arrays import read_npz
+from polyformer.files import GET_AGAIN, read_npz
 from polyformer.graph import Graph
 from polyformer.graph_checks import Features
 from polyformer.splits import split_from_masks
@@ -31,7 +31,7 @@ _MASKS = ("train_masks", "val_masks", "test_masks")
 
 
 @dataclass(frozen=True, eq=False)
-class Heterophilous(PublishedDataset):
+class Heterophilous(PublicDataset):
     """Graphs whose neighbours often differ in class, one npz file each, with ten fixed splits.
 
     Edges are stored once and used in both directions. Features are used as they are; wide ones that are mostly zero
@@ -40,14 +40,14 @@ class Heterophilous(PublishedDataset):
 
     def read(self, paths: Mapping[str, Path]) -> Contents:
         path = paths[self.files[0].path]
-        arrays = read_npz(path, ["node_features", "node_labels", "edges", *_MASKS])
+        arrays = read_npz(path, ["node_features", "node_labels", "edges", *_MASKS], advice=GET_AGAIN)
         graph = Graph(arrays["edges"].T, _compact(arrays["node_features"]), len(arrays["node_labels"]))
         splits = [split_from_masks(*masks) for masks in zip(*(arrays[key] for key in _MASKS), strict=True)]
         return Contents(graph, arrays["node_labels"], {"fixed": splits})
 
 
 def _compact(features: np.ndarray) -> Features:
-    """CSR where that is smaller by far."""
+    """The features in CSR form if that is much smaller, else as they are."""
     mostly_zero = features.shape[1] > 256 and np.count_nonzero(features) < 0.05 * features.size
     return sp.csr_matrix(features) if mostly_zero else features
 

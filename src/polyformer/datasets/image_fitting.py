@@ -1,4 +1,4 @@
-"""The paper's synthetic experiment: images on a grid, and what pairs of node-wise filters make of them."""
+"""The paper's synthetic experiment: images on a grid, filtered by pairs of node-wise filters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _DEGREE = 64
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images on one grid: (N, n) float64 pixel values in [0, 1], and the pixels on which errors are taken."""
+    """Images on one grid: (N, n) float64 pixel values in [0, 1], and the pixels on which errors are computed."""
 
     graph: Graph
     signals: np.ndarray
@@ -50,7 +50,7 @@ class Images:
 
 
 def chosen_image(name: str, options: Mapping[str, Any], count: int) -> int:
-    """The number of the image asked for; the filter is looked at too, so that all is right before work begins."""
+    """The number of the image in the options; refuses a wrong image or filter before any work begins."""
     FILTERS[str(options.get("filter", "low"))]
     image = options.get("image", 0)
     if not isinstance(image, int) or isinstance(image, bool) or not 0 <= image < count:
@@ -61,7 +61,7 @@ def chosen_image(name: str, options: Mapping[str, Any], count: int) -> int:
 def fitting_task(name: str, images: Images, image: int, protocol: str, options: Mapping[str, Any]) -> Task:
     """The experiment on one image: its pixels as the one feature, the filtered image as real-valued labels.
 
-    The interior pixels are those to train on; by the protocol ``fit`` also those to select by and to test on.
+    The interior pixels are for training; in the protocol ``fit`` also for validation and testing.
 
     Args:
         image: a column of the signals.
@@ -74,7 +74,7 @@ def fitting_task(name: str, images: Images, image: int, protocol: str, options: 
 
 
 def filter_targets(graph: Graph, signals: np.ndarray, name: str) -> np.ndarray:
-    r"""What node-wise filters should learn: :math:`z_i = (U h_1(\Lambda) U^\top x)_i` where :math:`x_i < 0.5`, else h₂.
+    r"""The targets of node-wise filters: :math:`z_i = (U h_1(\Lambda) U^\top x)_i` where :math:`x_i < 0.5`, else h₂.
 
     Args:
         signals: (N, n) real signals x, one a column.
@@ -94,7 +94,7 @@ def filter_targets(graph: Graph, signals: np.ndarray, name: str) -> np.ndarray:
 def _expand(response: Response) -> np.ndarray:
     """Chebyshev coefficients of a response to λ = 1 + x, by a cosine transform of its values at Chebyshev points.
 
-    ``numpy``'s ``chebinterpolate`` sums with a matrix of polynomial values and loses two digits near the ends.
+    ``chebinterpolate`` of numpy multiplies by a matrix of polynomial values and loses two digits near the ends.
     """
     num_points = _DEGREE + 1
     angles = np.pi * (np.arange(num_points) + 0.5) / num_points

@@ -8,7 +8,7 @@ __all__ = ["lattice_edges"]
 
 
 def lattice_edges(width: int, height: int, diagonals: bool = False) -> np.ndarray:
-    """Each cell, numbered row after row, joined to its right and lower neighbour and to those across: (2, E).
+    """Edges of a grid whose cells are numbered row after row: to the right, down and, if asked for, diagonal: (2, E).
 
     >>> lattice_edges(2, 2)
     array([[0, 2, 0, 1],

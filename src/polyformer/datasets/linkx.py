@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from polyformer.datasets.base import Counts
-from polyformer.datasets.published import Contents, PublishedDataset
+from polyformer.datasets.public_files import Contents, PublicDataset
 from polyformer.datasets.sources import RemoteFile
-from polyformer.formats.arrays import read_mat, read_number_table, reading
+from polyformer.files import GET_AGAIN, reading
+from polyformer.formats.arrays import read_mat, read_number_table
 from polyformer.formats.pickles import load_object_array
 from polyformer.graph import Graph
 from polyformer.splits import Split
@@ -22,7 +23,7 @@ _DEAD = "The public links to its files no longer work, so it cannot be downloade
 
 
 @dataclass(frozen=True, eq=False)
-class TwitchGamers(PublishedDataset):
+class TwitchGamers(PublicDataset):
     """Streamers who follow each other: does a channel carry mature content? Five fixed splits 50/25/25.
 
     ``feat.csv`` has the columns views, mature (the label), life_time, created_at, updated_at, numeric_id,
@@ -39,13 +40,13 @@ class TwitchGamers(PublishedDataset):
 
 
 @dataclass(frozen=True, eq=False)
-class Pokec(PublishedDataset):
+class Pokec(PublicDataset):
     """A Slovak social network: friends, 65 profile features, gender as the label (-1 if not stated). Five splits."""
 
     def read(self, paths: Mapping[str, Path]) -> Contents:
         mat, split_file = (paths[file.path] for file in self.files)
         arrays = read_mat(mat, ["edge_index", "node_feat", "label", "num_nodes"])
-        with reading(mat):
+        with reading(mat, GET_AGAIN):
             labels = np.asarray(arrays["label"]).ravel().astype(np.int64)
             num_nodes = int(np.asarray(arrays["num_nodes"]).item())
         edges = arrays["edge_index"]
@@ -58,7 +59,7 @@ def _read_streamers(path: Path) -> tuple[np.ndarray, np.ndarray]:
     from pyarrow import compute, csv
 
     dates = csv.ConvertOptions(column_types={"created_at": "string", "updated_at": "string"})
-    with reading(path):
+    with reading(path, GET_AGAIN):
         table = csv.read_csv(str(path), convert_options=dates)
         order = np.argsort(table["numeric_id"].to_numpy(), kind="stable")
         labels = table["mature"].to_numpy().astype(np.int64)
@@ -81,7 +82,7 @@ def _read_streamers(path: Path) -> tuple[np.ndarray, np.ndarray]:
 def _read_splits(path: Path) -> Sequence[Split]:
     """Five dictionaries of node ids, ``train``, ``valid`` and ``test``, in a pickled array."""
     entries = load_object_array(path)
-    with reading(path):
+    with reading(path, GET_AGAIN):
         return [
             Split(*(np.sort(np.asarray(entry[part], np.int64)) for part in ("train", "valid", "test")))
             for entry in entries

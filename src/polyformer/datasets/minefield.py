@@ -9,10 +9,15 @@ from polyformer.datasets.base import Counts, Dataset
 from polyformer.datasets.lattice import lattice_edges
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
+from polyformer.limits import check_node_count
+from polyformer.machine import require_memory
 from polyformer.splits import uniform_split
 from polyformer.tasks import Task
 
 __all__ = ["MINEFIELD", "Minefield"]
+
+_BYTES_PER_CELL = 600
+"""Memory for features, both directions of eight edges and their sorting, and splits."""
 
 NUM_SPLITS = 10
 
@@ -22,8 +27,8 @@ class Minefield(Dataset):
 
     Cells of a ``width`` × ``height`` board are nodes, joined to their eight neighbours. 20 % of the cells are mines
     (the label). One-hot features: column 0 for the 50 % of the cells that are hidden, columns 1 to 6 for 0, 1, 2, 3, 4,
-    5 or more mines next to an open cell. Ten random splits 50/25/25. It is the generator behind the published
-    ``minesweeper`` data set, so it needs no download and comes in any size.
+    5 or more mines next to an open cell. Ten random splits 50/25/25. The published
+    ``minesweeper`` data set comes from such a generator; this one needs no download and makes boards of any size.
     """
 
     name = "minefield"
@@ -39,12 +44,13 @@ class Minefield(Dataset):
     def load(
         self, root: Path | None, protocol: str, width: int = 100, height: int = 100, seed: int = 0, **options: Any
     ) -> Task:
-        """Generate the board of that size and seed."""
+        """Generate the board of this size and seed."""
         for name, value in (("width", width), ("height", height), ("seed", seed)):
             least = 0 if name == "seed" else 2
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise InvalidParameter(f"'{name}' of minefield must be a whole number, {least} or more. Got {value!r}.")
-        num_nodes = width * height
+        num_nodes = check_node_count(width * height, f"minefield:width={width},height={height}")
+        require_memory(f"A board of {num_nodes:,} cells", _BYTES_PER_CELL * num_nodes, "Choose a smaller board.")
         random = np.random.default_rng((seed, 0))  # splits draw from (seed, 1), (seed, 2), …
         mines = np.zeros(num_nodes, bool)
         mines[random.permutation(num_nodes)[: round(0.2 * num_nodes)]] = True

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from polyformer.datasets.base import Counts
-from polyformer.datasets.published import Contents, PublishedDataset
+from polyformer.datasets.public_files import Contents, PublicDataset
 from polyformer.datasets.sources import RemoteFile
 from polyformer.formats.arrays import read_number_table
 from polyformer.graph import Graph
@@ -21,7 +21,7 @@ SPLIT_FILES = tuple(RemoteFile(f"split/time/{part}.csv.gz") for part in ("train"
 
 
 @dataclass(frozen=True, eq=False)
-class OgbCsv(PublishedDataset):
+class OgbCsv(PublicDataset):
     """A node-classification set of the Open Graph Benchmark from its raw tables, without the ``ogb`` package.
 
     ``edge``, ``node-feat`` and ``node-label`` are gzipped tables without a header; the official split is by time.

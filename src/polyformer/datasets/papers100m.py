@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from polyformer.datasets.base import Counts
-from polyformer.datasets.npy_stream import NpzMember
 from polyformer.datasets.ogb import CITATION, SPLIT_FILES, URL, read_time_split
-from polyformer.datasets.published import Contents, PublishedDataset, check_counts
-from polyformer.datasets.sources import RemoteFile, processed_root
-from polyformer.formats.arrays import read_npz, reading
-from polyformer.graph import FORMAT, Graph
-from polyformer.progress import Stages
+from polyformer.datasets.public_files import Contents, PublicDataset, check_counts
+from polyformer.datasets.sources import RemoteFile
+from polyformer.files import GET_AGAIN, NpzMember, read_npz, reading
+from polyformer.graph import Graph
+from polyformer.graph_files import FORMAT
+from polyformer.reporter import SILENT, Reporter
 from polyformer.tasks import Task
+from polyformer.user_cache import processed_root
 
 __all__ = ["OGBN_PAPERS100M", "OgbBinary"]
 
@@ -24,8 +25,8 @@ _DATA, _LABELS = "raw/data.npz", "raw/node-label.npz"
 
 
 @dataclass(frozen=True, eq=False)
-class OgbBinary(PublishedDataset):
-    """A set of the Open Graph Benchmark too large for memory: streamed once into a graph directory in the cache.
+class OgbBinary(PublicDataset):
+    """A data set of the Open Graph Benchmark that exceeds memory: it is written once to a graph directory in the cache.
 
     ``data.npz`` holds ``edge_index`` (2, E) and ``node_feat`` (N, d), ``node-label.npz`` the labels, NaN where there
     is none. Features go to disk in pieces of 64 MiB and are memory-mapped from there; edges are sorted on disk in
@@ -35,35 +36,35 @@ class OgbBinary(PublishedDataset):
     memory: int = 2 << 30
 
     def read(self, paths: Mapping[str, Path]) -> Contents:
-        """Open the graph directory made of these files, making it first if need be."""
-        return self._contents(self._prepared(paths, None), paths)
+        """Open the graph directory made from these files; make it first if it is not there."""
+        return self._contents(self._prepared(paths, SILENT), paths)
 
-    def load(self, root: Path | None, protocol: str, *, progress: Stages | None = None, **options: Any) -> Task:
-        paths = self.fetch(root, progress)
-        contents = self._contents(self._prepared(paths, progress), paths)
+    def load(self, root: Path | None, protocol: str, *, reporter: Reporter = SILENT, **options: Any) -> Task:
+        paths = self.fetch(root, reporter)
+        contents = self._contents(self._prepared(paths, reporter), paths)
         check_counts(self, contents, paths[_DATA].parent)
         return Task(self.name, contents.graph, contents.labels, contents.splits[protocol], protocol, self.metric)
 
     def _contents(self, folder: Path, paths: Mapping[str, Path]) -> Contents:
-        listed = NpzMember.open(paths[_DATA], "edge_index").shape[1]
+        listed = NpzMember.open(paths[_DATA], "edge_index", GET_AGAIN).shape[1]
         labels = _read_labels(paths[_LABELS])
         return Contents(Graph.load(folder), labels, {"fixed": [read_time_split(paths)]}, listed_edges=listed)
 
-    def _prepared(self, paths: Mapping[str, Path], progress: Stages | None) -> Path:
-        """The graph directory, named by the file that it is made of."""
+    def _prepared(self, paths: Mapping[str, Path], reporter: Reporter) -> Path:
+        """The graph directory, whose name depends on the file that it is made from."""
         source = paths[_DATA].stat()
         key = hashlib.sha256(f"{source.st_size} {source.st_mtime_ns} {FORMAT}".encode()).hexdigest()[:12]
         folder = processed_root() / f"{self.name}-{key}"
         if not folder.is_dir():
             from polyformer.datasets.streamed_graph import stream_graph
 
-            stream_graph(paths[_DATA], folder, self.memory, progress)
+            stream_graph(paths[_DATA], folder, self.memory, reporter)
         return folder
 
 
 def _read_labels(path: Path) -> np.ndarray:
-    values = read_npz(path, ["node_label"])["node_label"].reshape(-1)
-    with reading(path):
+    values = read_npz(path, ["node_label"], advice=GET_AGAIN)["node_label"].reshape(-1)
+    with reading(path, GET_AGAIN):
         return np.where(np.isnan(values), -1, values).astype(np.int64)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polyformer.datasets.base import Counts
-from polyformer.datasets.published import Contents, PublishedDataset
+from polyformer.datasets.public_files import Contents, PublicDataset
 from polyformer.datasets.sources import RemoteFile
 from polyformer.formats.arrays import row_normalised
 from polyformer.formats.planetoid import PARTS, read_planetoid
@@ -17,7 +17,7 @@ URL = "https://github.com/kimiyoung/planetoid/raw/master/data"
 
 
 @dataclass(frozen=True, eq=False)
-class Planetoid(PublishedDataset):
+class Planetoid(PublicDataset):
     """Citation networks with bag-of-words features: documents are nodes, citations edges, topics classes.
 
     Each comes as seven pickles and a list of test nodes (:func:`read_planetoid`). Protocols: ``balanced`` and
@@ -91,7 +91,7 @@ PUBMED = Planetoid(
     protocols=("balanced", "uniform", "public"),
 )
 
-# Not in the paper: raw features, its family's protocols.
+# Cora is not in the paper: raw features, and the protocols of its family.
 CORA = Planetoid(
     name="cora",
     folder="Cora",

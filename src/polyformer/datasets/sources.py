@@ -11,19 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polyformer.errors import DataNotFound
+from polyformer.user_cache import cache_root
 
 __all__ = [
-    "PRECOMPUTED_VARIABLE",
     "RemoteFile",
-    "cache_root",
     "data_roots",
     "is_offline",
     "locate",
-    "precomputed_root",
-    "processed_root",
 ]
-
-PRECOMPUTED_VARIABLE = "POLYFORMER_PRECOMPUTED"
 
 
 @dataclass(frozen=True)
@@ -32,10 +27,10 @@ class RemoteFile:
 
     Attributes:
         path: where it is inside the data set's folder, e.g. ``raw/tolokers.npz``.
-        url: where it can be downloaded; None if nowhere (any more).
-        sha256: the hash of the public file. A download must have it; a file that the user put in place need not, as
-            re-encoded copies with the same content are common: those are verified by their counts.
-        also: other names under which a file with the same content may lie.
+        url: address of the file; None if it cannot be downloaded.
+        sha256: the hash of the public file. A download must have it. A file of the user's may have another hash, as
+            re-encoded copies with the same content are common; its counts are verified instead.
+        also: other names of files with the same content.
     """
 
     path: str
@@ -44,34 +39,13 @@ class RemoteFile:
     also: tuple[str, ...] = ()
 
 
-def cache_root() -> Path:
-    """Where downloads go: ``$XDG_CACHE_HOME/polyformer/datasets``, by default under ``~/.cache``."""
-    return _user_cache() / "datasets"
-
-
-def processed_root() -> Path:
-    """Where graph directories made from raw files too large for memory go."""
-    return _user_cache() / "processed"
-
-
-def precomputed_root() -> Path:
-    """Where eigenvectors and encodings of graphs go, so that they are computed once; the variable can name a place."""
-    place = os.environ.get(PRECOMPUTED_VARIABLE)
-    return Path(place) if place else _user_cache() / "precomputed"
-
-
-def _user_cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "polyformer"
-
-
 def is_offline() -> bool:
     """Whether the user forbids downloads by ``POLYFORMER_OFFLINE=1``."""
     return os.environ.get("POLYFORMER_OFFLINE", "").lower() not in ("", "0", "false")
 
 
 def data_roots(root: Path | None) -> list[Path]:
-    """Every place to look in, the first that has a file wins."""
+    """The places to look for a file; the first that has the file is used."""
     if root is not None and not root.is_dir():
         raise DataNotFound(f"There is no data root '{root}'. Check the path, or leave it out to use the cache.")
     environment = os.environ.get("POLYFORMER_DATA")
@@ -80,7 +54,7 @@ def data_roots(root: Path | None) -> list[Path]:
 
 
 def locate(folder: str, file: RemoteFile, root: Path | None) -> Path | None:
-    """The file on this machine, or None."""
+    """The path of the file on this machine; None if it is not there."""
     for place in data_roots(root):
         for name in _matching(place, folder):
             for path in (file.path, *file.also):
@@ -91,7 +65,7 @@ def locate(folder: str, file: RemoteFile, root: Path | None) -> Path | None:
 
 
 def _matching(place: Path, folder: str) -> list[str]:
-    """Folders of that name; ``ogbn_arxiv`` and ``CiteSeer`` count for ``ogbn-arxiv`` and ``citeseer``."""
+    """Folders of this name, also with other cases and underscores: ``CiteSeer`` and ``ogbn_arxiv`` are found."""
     try:
         names = os.listdir(place)
     except OSError:

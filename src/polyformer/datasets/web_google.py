@@ -9,17 +9,18 @@ from pathlib import Path
 import numpy as np
 
 from polyformer.datasets.base import Counts
-from polyformer.datasets.published import Contents, PublishedDataset
+from polyformer.datasets.public_files import Contents, PublicDataset
 from polyformer.datasets.sources import RemoteFile
-from polyformer.formats.arrays import csr_from_arrays, read_npz, reading
+from polyformer.files import GET_AGAIN, read_npz, reading
+from polyformer.formats.arrays import csr_from_arrays
 from polyformer.graph import Graph
 
 __all__ = ["WEB_GOOGLE", "BareGraph"]
 
 
 @dataclass(frozen=True, eq=False)
-class BareGraph(PublishedDataset):
-    """A graph and nothing else: no features, every label -1, no splits. For tokens of own features, and for speed.
+class BareGraph(PublicDataset):
+    """A graph without features, labels and splits: for tokens of features of your own, and for tests of speed.
 
     Read from SNAP's edge list (two ids a line, ``#`` before comments) or from the same graph as CSR arrays in an
     npz file. Nodes are numbered in the order of their ids, which are kept in ``task.ids``.
@@ -33,7 +34,7 @@ class BareGraph(PublishedDataset):
 
 
 def _read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    arrays = read_npz(path, ["adj_indices", "adj_indptr", "adj_shape"], optional=["node_ids"])
+    arrays = read_npz(path, ["adj_indices", "adj_indptr", "adj_shape"], optional=["node_ids"], advice=GET_AGAIN)
     adjacency = csr_from_arrays(arrays, "adj_", path).tocoo()
     ids = arrays.get("node_ids", np.arange(adjacency.shape[0]))
     return np.stack([adjacency.row, adjacency.col]), ids.astype(np.int64)
@@ -42,7 +43,7 @@ def _read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
 def _read_edge_list(path: Path) -> tuple[np.ndarray, np.ndarray]:
     from pyarrow import csv
 
-    with reading(path):
+    with reading(path, GET_AGAIN):
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
             comments = sum(1 for _ in itertools.takewhile(lambda line: line.startswith("#"), file))
         table = csv.read_csv(

@@ -1,4 +1,4 @@
-"""The paper's tables and figures by their own numbers: which plans make each, and where published scores are.
+"""The paper's tables and figures: plans of runs, their records, and our numbers beside the published ones.
 
 To add a plan: write ``plans/<name>.toml`` and name it in ``EXPERIMENTS``.
 """
@@ -17,10 +17,10 @@ class Experiment:
     """A table or a figure of the paper.
 
     Attributes:
-        title: what the paper calls it.
-        about: what it compares, and what is run here.
-        plans: names of the plans whose rows it has.
-        published: its name in :mod:`polyformer.published`; None where there is nothing to compare with.
+        title: the name of the table or figure in the paper.
+        about: what the experiment compares, and what is run here.
+        plans: names of the plans whose rows the experiment has.
+        published: name of the table in :mod:`polyformer.experiments.published`; None if there is no published table.
     """
 
     title: str
@@ -97,6 +97,11 @@ EXPERIMENTS: Registry[Experiment] = Registry(
             "Table 5 and what it leaves out: one-layer filters in four bases, ChebNet, tuned GCN, GraphSAGE and GAT.",
             (*_TABLE5, "models-tokens", "models-convolutions"),
             "node-classification",
+        ),
+        "beyond": Experiment(
+            "Beyond the paper: cascaded node-wise filters",
+            "The cascade on four heterophilic graphs, and deep baselines and Polynormer on one; others: `models`.",
+            ("beyond", "beyond-baselines"),
         ),
         "fig2": Experiment(
             "Figure 2: Learned filters of PolyAttn (Cheb) on synthetic datasets",

@@ -1,4 +1,4 @@
-"""The paper's figures from the runs of their plans: drawn with the charts of the report, their numbers beside them."""
+"""Draw the paper's figures from the runs of their plans, with the charts of the report; numbers go beside them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from polyformer.experiments import EXPERIMENTS
 from polyformer.experiments.plan import Job, Series
 from polyformer.experiments.records import Records
 from polyformer.files import reporting_io_errors, write_json, write_whole
+from polyformer.files.run_schemas import FIGURE
 from polyformer.metrics import METRICS
 from polyformer.registry import parse_spec
 from polyformer.reports import charts
@@ -28,7 +29,7 @@ _TIMES = ("seconds", "preparation_seconds", "cpu_seconds", "preparation_cpu_seco
 
 @dataclass(frozen=True)
 class Figure:
-    """An image, and what it shows as JSON."""
+    """An image, and the numbers that it shows as JSON."""
 
     svg: str
     numbers: dict[str, Any]
@@ -36,7 +37,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class _Run:
-    """A finished run, its record and, where it is kept, its model."""
+    """A finished run, its record and, if it was kept, its model."""
 
     job: Job
     record: dict[str, Any]
@@ -48,23 +49,25 @@ class _Run:
 
     @property
     def data(self) -> str:
-        """What it was trained on, which may stand in for something else."""
+        """The data that the run was trained on, which may stand for other data of the paper."""
         return str(self.record["config"]["task"]["name"])
 
     @property
     def remark(self) -> str:
-        """What stands in for what."""
+        """A sentence on data that stands for other data; empty if there is none."""
         parts = [] if self.series.stands_for is None else [f"{self.data} stands in for {self.series.stands_for}"]
-        asked = parse_spec(self.series.source)[0]
-        return "; ".join(parts if self.data == asked else [*parts, f"{self.data} stand in for {asked}"])
+        requested_data = parse_spec(self.series.source)[0]
+        return "; ".join(
+            parts if self.data == requested_data else [*parts, f"{self.data} stand in for {requested_data}"]
+        )
 
     @property
     def cut_off(self) -> bool:
-        """Whether the limit of epochs ended it and not its patience: it might have come further."""
+        """Whether the run ended by the limit of epochs and not by its patience, so that it might have improved."""
         return bool(self.record["result"]["epochs"] >= self.record["config"]["settings"]["epochs"])
 
     def facts(self) -> dict[str, Any]:
-        """What the numbers of any figure say of a run."""
+        """The facts on a run that every figure gives."""
         result = self.record["result"]
         kept = ("metric", "test", "epochs", *_TIMES, "peak_memory_bytes", "parameters")
         return {
@@ -80,19 +83,19 @@ class _Run:
 def draw_figure(
     name: str,
     series: Sequence[Series],
-    found: Sequence[tuple[Job, dict[str, Any]]],
+    finished_runs: Sequence[tuple[Job, dict[str, Any]]],
     records: Records,
     data_root: Path | None = None,
 ) -> Figure | None:
-    """A figure from the runs that there are; None where there are none to draw.
+    """A figure of the finished runs; None if none of them can be drawn.
 
     Args:
-        found: finished runs and their records.
-        records: where the models of those runs are kept.
+        finished_runs: finished runs and their records.
+        records: store of the models of these runs.
     """
     order = {entry.key: i for i, entry in enumerate(series)}
-    there = [_Run(job, record, records.model(job)) for job, record in found if job.series.key in order]
-    runs = sorted(there, key=lambda run: (order[run.series.key], run.job.run))
+    stored_runs = [_Run(job, record, records.model(job)) for job, record in finished_runs if job.series.key in order]
+    runs = sorted(stored_runs, key=lambda run: (order[run.series.key], run.job.run))
     drawn = FIGURES[name](runs, data_root)
     if drawn is None:
         return None
@@ -110,12 +113,12 @@ def write_figure(figure: Figure, folder: Path, name: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with write_whole(path) as file:
             file.write(figure.svg.encode())
-        write_json(path.with_suffix(".json"), figure.numbers)
+        write_json(path.with_suffix(".json"), figure.numbers, FIGURE)
     return path
 
 
 Drawn = tuple[list[Panel], list[dict[str, Any]], str] | None
-"""Panels, what they show as JSON, and a note on how to read them."""
+"""Panels, the numbers that they show as JSON, and a note on how to read the panels."""
 
 
 def _filter_panels(runs: Sequence[_Run], data_root: Path | None, clusters: int, by_shape: bool = False) -> Drawn:
@@ -128,8 +131,8 @@ def _filter_panels(runs: Sequence[_Run], data_root: Path | None, clusters: int, 
         learned = learned_filters(run.model, clusters, root, by_shape)
         chart, content = _filters(run, learned)
         metric, score = run.record["result"]["metric"], run.record["result"]["test"]
-        told = "no score" if score is None else f"{METRICS[metric].title} {score:.4f}"
-        title = f"{run.series.model} on {run.series.dataset}, {told}"
+        score_text = "no score" if score is None else f"{METRICS[metric].title} {score:.4f}"
+        title = f"{run.series.model} on {run.series.dataset}, {score_text}"
         panels.append(Panel(title, chart, run.remark))
         numbers.append(run.facts() | content)
     about = "Mean response of each cluster of nodes (k-means), with one standard deviation over its nodes."
@@ -142,7 +145,7 @@ def _filter_panels(runs: Sequence[_Run], data_root: Path | None, clusters: int, 
 
 
 def _filters(run: _Run, learned: Learned) -> tuple[Any, dict[str, Any]]:
-    """The chart of a model's filters, and its curves."""
+    """The chart of a model's filters, and the curves in it."""
     filters = learned.filters
     if filters is None:
         assert learned.unified is not None
@@ -170,7 +173,7 @@ def _filters(run: _Run, learned: Learned) -> tuple[Any, dict[str, Any]]:
 
 
 def _targets(run: _Run, lam: np.ndarray) -> Mapping[str, np.ndarray] | None:
-    """The pair of filters that an image was made with, on a grid of λ; None of other data."""
+    """The pair of filters that an image was filtered with, on a grid of λ; None for other data."""
     name = parse_spec(run.job.request.data)[1].get("filter")
     if name is None:
         return None
@@ -179,7 +182,7 @@ def _targets(run: _Run, lam: np.ndarray) -> Mapping[str, np.ndarray] | None:
 
 
 def _cost_panels(runs: Sequence[_Run], data_root: Path | None) -> Drawn:
-    """Score, time and memory of every model, the mean over its runs, and what comes before training."""
+    """Score, time and memory of every model, averaged over its runs, and the time before training."""
     by_series: dict[tuple[str, ...], list[_Run]] = {}
     for run in runs:
         if run.record["result"]["test"] is not None:
@@ -194,8 +197,8 @@ def _cost_panels(runs: Sequence[_Run], data_root: Path | None) -> Drawn:
         memory = max(run.record["result"]["peak_memory_bytes"] for run in some)
         cut_off = any(run.cut_off for run in some)
         name = f"{some[0].series.model}{' *' if cut_off else ''}"
-        times = mean["cpu_seconds"], mean["preparation_cpu_seconds"]  # other work on the machine counts for neither
-        costs.append(charts.Cost(name, mean["test"], *times, memory))
+        times = mean["cpu_seconds"], mean["preparation_cpu_seconds"]  # without other work on the machine
+        costs.append(charts.ModelCost(name, mean["test"], *times, memory))
         numbers.append(some[0].facts() | mean | {"peak_memory_bytes": memory, "runs": len(some), "cut_off": cut_off})
     first = next(iter(by_series.values()))[0]
     metric = METRICS[first.record["result"]["metric"]].title

@@ -1,7 +1,7 @@
-"""Plans: the runs behind a group of a table's rows, as data. One TOML file each in ``plans/``.
+"""Plans: the runs behind some rows of a table, as data. Each plan is a TOML file in ``plans/``.
 
-A plan crosses its models, bases and data sets. ``[settings]`` hold for all of them, those of ``[models.NAME]`` and
-``[bases.NAME]`` for that model or basis. Run i takes split ``i mod splits`` and seed i.
+A plan combines each of its models with each basis and data set. ``[settings]`` hold for all combinations, the settings
+under ``[models.NAME]`` and ``[bases.NAME]`` for that model or basis. Run i takes split ``i mod splits`` and seed i.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from polyformer.presets import has_preset
 from polyformer.registry import suggest
 
 if TYPE_CHECKING:
-    from polyformer.training.run import RunRequest
+    from polyformer.runs.request import RunRequest
 
 __all__ = ["Job", "Plan", "Series", "load_plan", "open_experiment", "open_experiments", "select"]
 
@@ -34,13 +34,13 @@ class Series:
     """Runs that differ by split and seed only: one number of a table.
 
     Attributes:
-        basis: None where the plan names none.
-        dataset: its name in the table.
-        source: what is trained on, ``{run}`` standing for the number of the run.
-        settings: those that differ from preset and defaults.
+        basis: name of the basis; None if the plan names none.
+        dataset: name of the data set in the table.
+        source: the data to train on; ``{run}`` in it stands for the number of the run.
+        settings: settings that differ from the preset and the defaults.
         keep_model: whether the model of a run is kept beside its record.
-        from_scratch: whether what a run could take from an earlier one, such as eigenvectors, is computed again.
-        stands_for: the data set of the paper in whose place this one is used.
+        from_scratch: whether a run computes again what an earlier run has cached, such as eigenvectors.
+        stands_for: the data set of the paper that this one replaces.
     """
 
     plan: str
@@ -60,7 +60,7 @@ class Series:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What tells it from every other series."""
+        """What tells the series from every other series."""
         return self.plan, self.model, self.basis or "", self.dataset
 
     @property
@@ -69,7 +69,7 @@ class Series:
         return self.model if self.basis is None else f"{self.model} ({self.basis})"
 
     def changed(self, settings: Mapping[str, Any]) -> Series:
-        """The same with other settings, which its note tells."""
+        """The same series with other settings, which its note names."""
         if not settings:
             return self
         if "basis" in settings:
@@ -88,7 +88,7 @@ class Series:
             resolve_basis(basis)
 
     def jobs(self, runs: int | None = None) -> list[Job]:
-        """The first ``runs`` of them, all that are planned by default."""
+        """The first ``runs`` runs of the series; by default all planned runs."""
         return [Job(self, run) for run in range(self.runs if runs is None else runs)]
 
 
@@ -101,8 +101,8 @@ class Job:
 
     @property
     def request(self) -> RunRequest:
-        """What the training is asked for."""
-        from polyformer.training.run import RunRequest
+        """The request for the training."""
+        from polyformer.runs.request import RunRequest
 
         series = self.series
         return RunRequest(
@@ -117,7 +117,7 @@ class Job:
 
     @property
     def key(self) -> str:
-        """A name by all that was asked for, so that a plan that changes is run again.
+        """A name made from the whole request, so that a run is made again if its plan changes.
 
         Defaults do not count: a setting that a later version adds changes no name.
         """
@@ -130,17 +130,17 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a TOML file holds; see the module.
+    """The content of a TOML file; see the module.
 
     Attributes:
         note: whose settings these are, shown beside the numbers.
-        tuned: take the preset ``tuned`` for the rows that it knows; their note says so.
-        runs: how many the paper averages over.
-        splits: how many different ones there are.
-        sources: for data sets of a table that are made here, what is trained on.
+        use_tuned_preset: take the preset ``tuned`` for the rows that it knows; their note says so.
+        runs: number of runs over which the paper averages.
+        splits: number of different splits.
+        sources: for data sets of a table that are generated here, the data to train on.
         keep_model: keep the model of every run beside its record, for figures of what it learned.
-        from_scratch: compute again what a run could take from an earlier one, for honest times.
-        stand_ins: data sets used in place of others, and of which.
+        from_scratch: compute again what an earlier run has cached, so that times are complete.
+        stand_ins: data sets that replace data sets of the paper, with the names of the latter.
     """
 
     name: str
@@ -151,7 +151,7 @@ class Plan:
     models: Mapping[str, dict[str, Any]]
     bases: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     preset: str | None = None
-    tuned: bool = False
+    use_tuned_preset: bool = False
     protocol: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -161,10 +161,10 @@ class Plan:
 
     @classmethod
     def parse(cls, name: str, text: str) -> Plan:
-        """From the text of a TOML file."""
+        """Read a plan from the text of a TOML file."""
         try:
             content = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:
             raise FileCorrupt(f"The plan '{name}' is not TOML ({error}). Correct it.") from None
         known = {entry.name for entry in fields(cls)} - {"name"}
         for key in content:
@@ -190,19 +190,19 @@ class Plan:
 
     def _series(self, dataset: str, model: str, basis: str | None) -> Series:
         of_basis = {} if basis is None else {"basis": basis, **self.bases[basis]}
-        tuned = self.tuned and has_preset("tuned", dataset, basis, model)
+        has_searched = self.use_tuned_preset and has_preset("tuned", dataset, basis, model)
         return Series(
             self.name,
             model,
             basis,
             dataset,
             self.sources.get(dataset, dataset),
-            "tuned" if tuned else self.preset,
+            "tuned" if has_searched else self.preset,
             self.protocol,
             {**self.settings, **self.models[model], **of_basis},
             self.runs,
             self.splits,
-            _TUNED_NOTE if tuned else self.note,
+            _TUNED_NOTE if has_searched else self.note,
             self.keep_model,
             self.from_scratch,
             self.stand_ins.get(dataset),
@@ -213,7 +213,7 @@ _TABLES_OF_TABLES, _TABLES_OF_TEXTS = ("models", "bases"), ("sources", "stand_in
 
 
 def _check_entry(plan: str, key: str, value: Any) -> None:
-    """Refuse an entry of a plan that is of another kind than it must be."""
+    """Refuse an entry of a plan that has the wrong type."""
     if key in ("runs", "splits"):
         good, kind = isinstance(value, int) and value >= 1, "a whole number, 1 or more"
     elif key == "datasets":
@@ -226,7 +226,7 @@ def _check_entry(plan: str, key: str, value: Any) -> None:
     elif key in _TABLES_OF_TEXTS:
         good = isinstance(value, dict) and all(isinstance(part, str) for part in value.values())
         kind = f"a table [{key}] with a text for each data set"
-    elif key in ("tuned", "keep_model", "from_scratch"):
+    elif key in ("use_tuned_preset", "keep_model", "from_scratch"):
         good, kind = isinstance(value, bool), "true or false"
     else:
         good, kind = isinstance(value, str), "a text"
@@ -255,7 +255,7 @@ def load_plan(name: str) -> Plan:
 
 
 def open_experiment(name: str) -> tuple[Experiment, list[Series]]:
-    """An experiment of the paper by name, or a plan of one's own by the path of its ``.toml`` file.
+    """An experiment of the paper by name, or a plan of your own by the path of its ``.toml`` file.
 
     >>> experiment, series = open_experiment("table4")
     >>> len(series)
@@ -276,7 +276,7 @@ def open_experiment(name: str) -> tuple[Experiment, list[Series]]:
 
 
 def _refuse_shipped_name(path: Path) -> None:
-    """Records and remarks go by the name of a plan: one of the package's would be mixed up with its own."""
+    """Refuse a plan of your own that has the name of a shipped plan: their records and remarks would be mixed up."""
     if any(path.stem in EXPERIMENTS[name].plans for name in EXPERIMENTS):
         raise InvalidParameter(
             f"A plan of your own must not be named like one of the package. Got '{path}'. Rename the file."
@@ -284,7 +284,7 @@ def _refuse_shipped_name(path: Path) -> None:
 
 
 def open_experiments(names: Iterable[str]) -> list[tuple[Experiment, list[Series]]]:
-    """Several at once, as :func:`open_experiment` does; two plans of one's own with the same name are refused."""
+    """Open several experiments as :func:`open_experiment` does; refuses two plans of your own with the same name."""
     all_names = list(names)
     own: dict[str, Path] = {}
     for path in (Path(name) for name in all_names if name.endswith(".toml")):

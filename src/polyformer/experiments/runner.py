@@ -1,7 +1,7 @@
-"""The runner: works through the runs that have no record yet, cheapest first, each in a process of its own.
+"""The runner: makes the runs that have no record yet, the cheapest first, each in a process of its own.
 
-A run is ``polyformer train`` on one thread: several of them fill the cores better than one that is spread over them.
-Whatever stops the runner, finished runs have their records and the others go on from their checkpoints.
+A run is ``polyformer train`` on one thread: several such runs use the cores better than one run on all cores. Whatever
+stops the runner, finished runs have their records and the others go on from their checkpoints.
 """
 
 from __future__ import annotations
@@ -13,52 +13,34 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from polyformer.datasets.sources import PRECOMPUTED_VARIABLE
+from polyformer.durations import format_seconds
 from polyformer.experiments.costs import Costs
 from polyformer.experiments.plan import Job
 from polyformer.experiments.records import Records
 from polyformer.machine import usable_memory
+from polyformer.reporter import SILENT, Reporter
+from polyformer.user_cache import PRECOMPUTED_VARIABLE
 
-__all__ = ["Event", "Outcome", "run_jobs"]
+__all__ = ["JobResults", "run_jobs"]
 
 _POLL_SECONDS = 0.2
 _PATIENCE_SECONDS = 600.0
 
 
-@dataclass(frozen=True)
-class Event:
-    """What the runner tells: at the start with no ``job``, then after every run.
-
-    Attributes:
-        record: the record of the job; None if the job failed.
-        failure: why it failed, a sentence.
-        done: runs that have a record.
-        total: runs asked for.
-        left_seconds: until all are done, as far as can be told.
-    """
-
-    job: Job | None
-    record: dict[str, Any] | None
-    failure: str
-    done: int
-    total: int
-    left_seconds: float
-
-
 @dataclass
-class Outcome:
-    """How it ended.
+class JobResults:
+    """The results of a call of :func:`run_jobs`.
 
     Attributes:
-        records: by job.
-        failures: what failed, and why.
-        busy: runs that another process, left by a runner that was killed, is still at.
-        stopped: whether some were left for another time.
+        records: the jobs that have a record, with their records.
+        failures: the jobs that failed, with the reason.
+        busy: jobs on which a process of a killed runner still works.
+        stopped: whether some jobs were left for another call.
     """
 
     records: list[tuple[Job, dict[str, Any]]] = field(default_factory=list)
@@ -97,7 +79,7 @@ class _Workers:
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 env=environment,
-                start_new_session=True,  # a Ctrl-C reaches this process only, which passes it on once
+                start_new_session=True,  # Ctrl-C reaches only the runner, which passes it on once
             )
         self.running.append(_Running(job, process, log, time.monotonic()))
 
@@ -105,7 +87,7 @@ class _Workers:
         if out.exists():
             return ["--resume", "--out", str(out), "--json", "--no-report"]
         request = job.request
-        asked = {
+        values = {
             "model": request.model,
             "preset": request.preset,
             "protocol": request.protocol,
@@ -115,7 +97,7 @@ class _Workers:
             "out": out,
             "data-root": self.data_root,
         }
-        options = [f"--{name}={value}" for name, value in asked.items() if value is not None]
+        options = [f"--{name}={value}" for name, value in values.items() if value is not None]
         settings = [f"--set={name}={str(value).lower()}" for name, value in (request.settings or {}).items()]
         return [request.data, *options, *settings, "--json", "--no-report"]
 
@@ -128,7 +110,7 @@ class _Workers:
         yield from ended
 
     def stop(self) -> None:
-        """Ask all to save and end, and wait for them: not longer for many than for one."""
+        """Ask all processes to save and end, and wait for them with one deadline for all."""
         for entry in self.running:
             entry.process.send_signal(signal.SIGINT)
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -137,7 +119,7 @@ class _Workers:
                 entry.process.wait(max(0.0, deadline - time.monotonic()))
 
     def kill(self) -> None:
-        """End all at once; their last checkpoints stay."""
+        """End all processes at once; their last checkpoints stay."""
         for entry in self.running:
             if entry.process.poll() is None:
                 entry.process.kill()
@@ -151,36 +133,29 @@ def run_jobs(
     workers: int = 1,
     budget: float | None = None,
     data_root: Path | None = None,
-    observe: Callable[[Event], None] = lambda event: None,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> Outcome:
-    """Run every job that has no record, and give the records of all.
+    reporter: Reporter = SILENT,
+) -> JobResults:
+    """Run every job that has no record, and return the records of all jobs.
 
-    A series whose run fails is not tried further: its other runs would fail alike.
+    After a failed run, the other runs of its series are not tried, as they would fail alike.
 
     Args:
-        workers: processes at a time.
-        budget: seconds after which what runs is stopped, to go on another time.
-        observe: is told at the start and after every run.
-        should_stop: asked now and then; True ends as the budget does.
+        workers: number of processes at a time.
+        budget: seconds after which all runs are stopped; another call goes on with them.
+        reporter: hears a sentence at the start and after every run; if it asks to stop, all runs stop as by the budget.
     """
     with records.locked():
-        return _Session(jobs, records, workers, data_root, observe).work(budget, should_stop)
+        return _Session(jobs, records, workers, data_root, reporter).work(budget)
 
 
 class _Session:
     """One call of :func:`run_jobs`."""
 
     def __init__(
-        self,
-        jobs: Sequence[Job],
-        records: Records,
-        workers: int,
-        data_root: Path | None,
-        observe: Callable[[Event], None],
+        self, jobs: Sequence[Job], records: Records, workers: int, data_root: Path | None, reporter: Reporter
     ) -> None:
-        self.records, self.observe, self.total = records, observe, len(jobs)
-        self.workers, self.costs, self.outcome = _Workers(records, workers, data_root), Costs(), Outcome()
+        self.records, self.reporter, self.total = records, reporter, len(jobs)
+        self.workers, self.costs, self.outcome = _Workers(records, workers, data_root), Costs(), JobResults()
         self.missing: list[Job] = []
         for job in jobs:
             record = records.read(job) if records.is_finished(job) else None
@@ -189,12 +164,12 @@ class _Session:
             else:
                 self._keep(job, record)
 
-    def work(self, budget: float | None, should_stop: Callable[[], bool]) -> Outcome:
+    def work(self, budget: float | None) -> JobResults:
         end = float("inf") if budget is None else time.monotonic() + budget
-        self._tell(None, None)
+        self._say_start()
         try:
             while self.missing or self.workers.running:
-                if should_stop() or time.monotonic() > end:
+                if self.reporter.should_stop() or time.monotonic() > end:
                     self.outcome.stopped = True
                     self.workers.stop()
                     self._collect()
@@ -214,34 +189,51 @@ class _Session:
                 record = self.records.finish(entry.job)
                 entry.log.unlink(missing_ok=True)
                 self._keep(entry.job, record)
-                self._tell(entry.job, record)
+                self._say_record(entry.job, record)
             elif self.records.is_busy(entry.job):
                 self.outcome.busy.append(entry.job)
             elif not self.outcome.stopped:
                 reason = _reason(entry)
                 self.missing = [job for job in self.missing if job.series.key != entry.job.series.key]
                 self.outcome.failures.append((entry.job, reason))
-                self._tell(entry.job, None, reason)
+                self.reporter.say(f"failed, and its other runs with it: {_title(entry.job)}: {reason}")
 
     def _keep(self, job: Job, record: dict[str, Any]) -> None:
         self.outcome.records.append((job, record))
         self.costs.measure(job, record)
 
-    def _tell(self, job: Job | None, record: dict[str, Any] | None, failure: str = "") -> None:
+    def _left(self) -> str:
+        """The time until all are done, as far as can be told."""
         now = time.monotonic()
         begun = [max(self.costs.seconds(entry.job) - (now - entry.started), 0.0) for entry in self.workers.running]
         waiting = sum(self.costs.seconds(entry) for entry in self.missing)
-        left = (waiting + sum(begun)) / max(1, min(self.workers.count, len(self.missing) + len(begun)))
-        self.observe(Event(job, record, failure, len(self.outcome.records), self.total, left))
+        seconds = (waiting + sum(begun)) / max(1, min(self.workers.count, len(self.missing) + len(begun)))
+        return f"about {format_seconds(seconds)} left"
+
+    def _say_start(self) -> None:
+        done = len(self.outcome.records)
+        count = self.workers.count
+        self.reporter.say(f"{done} of {self.total} runs have records; {self._left()} with {count} at a time")
+
+    def _say_record(self, job: Job, record: dict[str, Any]) -> None:
+        result, done = record["result"], len(self.outcome.records)
+        score = "no test score" if result["test"] is None else f"{result['metric']} {result['test']:.4f}"
+        took = format_seconds(result["seconds"])
+        self.reporter.say(f"[{done}/{self.total}] {_title(job)}: {score} in {took}; {self._left()}")
+
+
+def _title(job: Job) -> str:
+    series, request = job.series, job.request
+    return f"{series.label} on {series.dataset}, split {request.split}, seed {request.seed}"
 
 
 def _scratch(run: Path) -> Path:
-    """Where a run that starts from scratch keeps what it computes of the graph."""
+    """The folder in which a run that starts from scratch keeps what it computes from the graph."""
     return run.with_name(f"{run.name}.precomputed")
 
 
 def _reason(entry: _Running) -> str:
-    """Why a run failed: its last word, which is a sentence on the error."""
+    """Why a run failed: the last line of its output, which is a sentence on the error."""
     if entry.process.returncode < 0:
         return f"It was ended by signal {-entry.process.returncode}; perhaps memory ran out. Try fewer --workers."
     lines = entry.log.read_text("utf-8", "replace").strip().splitlines()

@@ -1,4 +1,4 @@
-"""From records to the numbers of a table: mean, interval, deviation, the published value, the difference."""
+"""Compute the numbers of a table from records: mean, interval, deviation, published value and difference."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from polyformer.bootstrap import bootstrap_means, middle_95
 from polyformer.datasets import DATASETS, data_name
 from polyformer.experiments.plan import Job, Series
+from polyformer.experiments.published import PublishedScore, published_scores
 from polyformer.machine import format_bytes
-from polyformer.published import PublishedScore, published_scores
 
 __all__ = [
     "Row",
@@ -54,11 +55,11 @@ class Row:
 
     Attributes:
         interval: half the width of the 95 % interval of the mean; None for a single run.
-        deviation: the standard deviation of the runs; None for a single one.
-        difference: ours less the published value.
+        deviation: the standard deviation of the runs; None for a single run.
+        difference: our value minus the published value.
         seconds: mean processor time of a run.
         memory: the largest peak of all runs, in bytes.
-        outdated: how many of the runs were made with settings that have changed since; the note says which.
+        outdated: number of runs made with settings that have changed since; the note names the settings.
         note: whose settings were used, and what the paper remarks.
     """
 
@@ -86,15 +87,14 @@ def bootstrap_interval(values: Sequence[float], draws: int = 1000) -> float:
     0.0
     """
     sample = np.asarray(values, np.float64)
-    drawn = np.random.default_rng(0).integers(0, len(sample), (draws, len(sample)))
-    low, high = np.percentile(sample[drawn].mean(axis=1), (2.5, 97.5))
+    low, high = middle_95(bootstrap_means(sample, draws))
     return float(round(max(sample.mean() - low, high - sample.mean()), 12))
 
 
 def mean_interval(values: Sequence[float]) -> float:
     """The ± of a mean: by the bootstrap as in the paper from five runs on, by Student's t for fewer.
 
-    Of normal scores, the bootstrap interval of three holds the mean 77 times in a hundred, that of two 52 times.
+    For normal scores, the bootstrap interval of three runs contains the mean in 77 % of cases, that of two in 52 %.
 
     >>> round(mean_interval([0.8, 0.82]), 3)
     0.127
@@ -107,7 +107,7 @@ def mean_interval(values: Sequence[float]) -> float:
 def summarise(
     series: Iterable[Series], records: Iterable[tuple[Job, dict[str, Any]]], table: str | None = None
 ) -> list[Row]:
-    """One row a series and metric, those without a record too.
+    """One row for each series and metric, also for series without a record.
 
     Args:
         table: name of the published table to compare with.
@@ -120,16 +120,16 @@ def summarise(
 
 
 def older_settings(job: Job, record: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a record that the same run would not have today, since a default or a preset has changed."""
+    """The settings of a record that differ from those of the same run today, as a default or a preset has changed."""
     today, then = job.request.resolve_settings(), record["config"].get("settings", {})
     return {name: value for name, value in then.items() if name in today and today[name] != value}
 
 
 @cache
 def load_remarks() -> dict[tuple[str, ...], str]:
-    """What there is to say about single rows, such as why one differs from the paper: by :attr:`Series.key`.
+    """Remarks on single rows, such as why a row differs from the paper, by :attr:`Series.key`.
 
-    They are in ``remarks.csv``, a line each: plan, model, basis, data set, remark.
+    ``remarks.csv`` has a line for each remark: plan, model, basis, data set, remark.
     """
     text = files("polyformer.experiments").joinpath("remarks.csv").read_text("utf-8")
     rows = csv.DictReader(text.splitlines())
@@ -137,14 +137,16 @@ def load_remarks() -> dict[tuple[str, ...], str]:
 
 
 def _note(series: Series, records: Sequence[dict[str, Any]], older: Sequence[dict[str, Any]]) -> str:
-    """The note of a series, what was used in place of other data, and which settings have changed since."""
+    """The note of a series, with the data that stands for other data and the settings that have changed."""
     parts = [series.note, *filter(None, [load_remarks().get(series.key)])]
     if series.stands_for is not None:
         parts.append(f"{series.dataset} stands in for {series.stands_for}")
-    asked = data_name(series.source)
-    if asked in DATASETS:
+    requested_data = data_name(series.source)
+    if requested_data in DATASETS:
         names = Counter(record["config"]["task"]["name"] for record in records)
-        parts += [f"{count} of {len(records)} runs on {name}" for name, count in names.items() if name != asked]
+        parts += [
+            f"{count} of {len(records)} runs on {name}" for name, count in names.items() if name != requested_data
+        ]
     if older:
         values = {f"{name}={value}" for settings in older for name, value in settings.items()}
         parts.append(f"{len(older)} of {len(records)} runs with older settings: {', '.join(sorted(values))}")
@@ -197,7 +199,7 @@ def _score(result: dict[str, Any], metric: str) -> float:
 
 
 def to_csv(tables: Iterable[tuple[str, Iterable[Row]]]) -> str:
-    """Everything, below one line of names: the table's, then those of :class:`Row`."""
+    """All rows as CSV; the columns are the name of the table and the fields of :class:`Row`."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = [entry.name for entry in fields(Row)]
@@ -208,7 +210,7 @@ def to_csv(tables: Iterable[tuple[str, Iterable[Row]]]) -> str:
 
 
 def to_markdown(rows: Sequence[Row]) -> str:
-    """For people: accuracy and ROC-AUC in percent, notes below."""
+    """A Markdown table for people: accuracy and ROC-AUC in percent, notes below the table."""
     notes = list(dict.fromkeys(row.note for row in rows if row.runs))
     lines = [
         f"| {' | '.join(_COLUMNS)} |",

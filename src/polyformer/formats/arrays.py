@@ -1,61 +1,34 @@
-"""The plain formats that public data sets come in, with one sentence for a file that is not what it should be."""
+"""Read the plain formats of public data sets; a wrong or damaged file is refused with one sentence."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from polyformer.errors import FileCorrupt, PolyformerError
+from polyformer.errors import FileCorrupt
+from polyformer.files import GET_AGAIN, check_gzip, reading
+from polyformer.formats.matlab import matlab_variables
 from polyformer.graph_checks import validate_sparse
-from polyformer.interrupts import is_interrupt
 
-__all__ = ["csr_from_arrays", "read_mat", "read_npz", "read_number_table", "reading", "row_normalised"]
-
-
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Any failure inside means that ``path`` is damaged or of another format."""
-    try:
-        yield
-    except PolyformerError:
-        raise
-    except Exception as error:  # zip, zlib, key, value, type and OS errors alike
-        if is_interrupt(error):
-            raise KeyboardInterrupt from None
-        reason = f"it has no '{error.args[0]}'" if isinstance(error, KeyError) and error.args else error
-        raise FileCorrupt(f"'{path}' cannot be read: {reason}. Get the file again.") from None
-
-
-def read_npz(path: Path, keys: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
-    """The named arrays of an npz file, never unpickled; an optional one that is absent or pickled is left out."""
-    with reading(path), np.load(path, allow_pickle=False) as file:
-        arrays = {key: file[key] for key in keys}
-        for key in optional:
-            with contextlib.suppress(KeyError, ValueError):
-                arrays[key] = file[key]
-    return arrays
+__all__ = ["csr_from_arrays", "read_mat", "read_number_table", "row_normalised"]
 
 
 def read_mat(path: Path, keys: Sequence[str]) -> dict[str, Any]:
     """The named variables of a MATLAB 5 file."""
-    import scipy.io
-
-    with reading(path):
-        content = scipy.io.loadmat(str(path), variable_names=list(keys))
-        return {key: content[key] for key in keys}
+    with reading(path, GET_AGAIN):
+        return matlab_variables(path, list(keys))
 
 
 def csr_from_arrays(arrays: Mapping[str, np.ndarray], prefix: str, path: Path) -> sp.csr_matrix:
-    """The matrix stored as ``{prefix}data``, ``indices``, ``indptr`` and ``shape``; without data its entries are 1."""
+    """The matrix stored as ``{prefix}data``, ``indices``, ``indptr`` and ``shape``; without data all entries are 1."""
     indices = arrays[f"{prefix}indices"]
     data = arrays.get(f"{prefix}data")
     values = np.ones(len(indices), np.int8) if data is None else data
-    with reading(path):
+    with reading(path, GET_AGAIN):
         rows, columns = (int(size) for size in arrays[f"{prefix}shape"])
         matrix = sp.csr_matrix((values, indices, arrays[f"{prefix}indptr"]), shape=(rows, columns))
         validate_sparse(matrix)
@@ -66,7 +39,8 @@ def read_number_table(path: Path, dtype: Any, *, header: bool = False) -> np.nda
     """A comma-separated table of numbers, gzipped if it ends in ``.gz``: (rows, columns)."""
     from pyarrow import csv
 
-    with reading(path):
+    with reading(path, GET_AGAIN):
+        check_gzip(path)
         table = csv.read_csv(str(path), read_options=csv.ReadOptions(autogenerate_column_names=not header))
         result = np.empty((table.num_rows, table.num_columns), dtype)
         for i, column in enumerate(table.columns):
@@ -78,7 +52,7 @@ def read_number_table(path: Path, dtype: Any, *, header: bool = False) -> np.nda
 
 
 def row_normalised(features: sp.csr_matrix) -> sp.csr_matrix:
-    """Subtract the global minimum, then divide each row by max(row sum, 1): what the published runs did.
+    """Subtract the global minimum, then divide each row by max(row sum, 1), as the published runs did.
 
     The minimum of a sparse non-negative matrix is 0, so nothing is filled in.
 

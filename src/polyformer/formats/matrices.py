@@ -11,7 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyformer.errors import FileCorrupt, InvalidData
-from polyformer.formats.arrays import csr_from_arrays, read_npz, reading
+from polyformer.files import GET_AGAIN, read_npz, reading
+from polyformer.formats.arrays import csr_from_arrays
+from polyformer.formats.matlab import matlab_variables
 
 __all__ = ["MAT_KEYS", "Matrices", "holds_matrices", "read_matlab", "read_matrices"]
 
@@ -25,21 +27,21 @@ MAT_KEYS: dict[str, tuple[str, ...]] = {
     "labels": ("label", "labels", "y", "class", "gnd", "group"),
     "profile": ("local_info",),
 }
-"""Names of variables in MATLAB files, in any case: ``local_info`` is that of the Facebook100 networks."""
+"""Names of variables in MATLAB files, in upper or lower case; the Facebook100 networks have ``local_info``."""
 
 _GENDER = 1
 
 
 @dataclass(frozen=True, eq=False)
 class Matrices:
-    """What a file holds.
+    """The matrices of a file.
 
     Shapes:
         ``adjacency`` (N, N) sparse; ``features`` (N, d) dense or sparse; ``labels`` (N,).
 
     Attributes:
-        keys: under which name of the file each was found.
-        notes: what was assumed.
+        keys: the name of each matrix in the file.
+        notes: sentences on what was assumed.
     """
 
     adjacency: Any
@@ -51,25 +53,25 @@ class Matrices:
 
 
 def holds_matrices(names: list[str]) -> bool:
-    """Whether these are the arrays of a file that :func:`read_matrices` reads."""
+    """Whether :func:`read_matrices` can read a file with these arrays."""
     return any(f"{prefix}indptr" in names for prefix in _PREFIXES["adj"])
 
 
 def read_matrices(path: Path) -> Matrices:
-    """Two CSR matrices in one npz file: ``adj_*`` the edges, ``attr_*`` the features; and ``labels``.
+    """Read two CSR matrices from one npz file, ``adj_*`` the edges and ``attr_*`` the features, and ``labels``.
 
     Each is stored as ``data``, ``indices``, ``indptr`` and ``shape``; all but ``adj_indices`` and ``adj_indptr`` may
     be missing.
     """
     keys = [f"{prefix}{part}" for prefixes in _PREFIXES.values() for prefix in prefixes for part in _PARTS]
-    arrays = read_npz(path, [], optional=[*keys, "attr_matrix", "labels", "class_names"])
+    arrays = read_npz(path, [], optional=[*keys, "attr_matrix", "labels", "class_names"], advice=GET_AGAIN)
     matrices = {}
     for matrix, prefixes in _PREFIXES.items():
         prefix = next((prefix for prefix in prefixes if f"{prefix}indptr" in arrays), None)
-        with reading(path):
+        with reading(path, GET_AGAIN):
             matrices[matrix] = None if prefix is None else csr_from_arrays(arrays, prefix, path)
     if matrices["adj"] is None:
-        raise FileCorrupt(f"'{path}' cannot be read: it has no 'adj_indptr'. Get the file again.")
+        raise FileCorrupt(f"'{path}' cannot be read (it has no 'adj_indptr'). Get the file again.")
     features = arrays.get("attr_matrix") if matrices["attr"] is None else matrices["attr"]
     names = arrays.get("class_names")
     held = {"adjacency": "adj_*", "features": None if features is None else "attr_*"}
@@ -84,10 +86,10 @@ def read_matrices(path: Path) -> Matrices:
 
 
 def read_matlab(path: Path) -> Matrices:
-    """A MATLAB 5 file with an adjacency matrix or a list of edges, and features and labels if it has them.
+    """Read a MATLAB 5 file with an adjacency matrix or a list of edges, and perhaps features and labels.
 
-    The names are those of ``MAT_KEYS``, in any case. Of a Facebook100 network gender is the label (0 is unknown) and
-    each other column of ``local_info`` is encoded one-hot, as in LINKX.
+    ``MAT_KEYS`` lists the names, in upper or lower case. In a Facebook100 network, gender is the label (0 is unknown)
+    and each other column of ``local_info`` is encoded one-hot, as in LINKX.
     """
     content, keys = _variables(path)
     notes: list[str] = []
@@ -107,12 +109,10 @@ def read_matlab(path: Path) -> Matrices:
 
 
 def _variables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The variables by what they are, and their names in the file."""
-    import scipy.io
-
-    with reading(path):
+    """The variables by their role, and the name of each in the file."""
+    with reading(path, GET_AGAIN):
         try:
-            names = [name for name, *_ in scipy.io.whosmat(str(path))]
+            names = list(matlab_variables(path))
         except NotImplementedError:
             raise InvalidData(
                 f"'{path}' is a MATLAB 7.3 file, which cannot be read. Save it again in MATLAB with the option '-v7'."
@@ -128,7 +128,7 @@ def _variables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
                 f"'{path}' must hold an adjacency matrix or edges, named {known}, in any case. It holds: "
                 f"{', '.join(names[:20]) or 'nothing'}. Rename the variable."
             )
-        loaded = scipy.io.loadmat(str(path), variable_names=list(keys.values()))
+        loaded = matlab_variables(path, list(keys.values()))
     return {role: loaded[name] for role, name in keys.items()}, keys
 
 
@@ -147,7 +147,7 @@ def _labels(values: Any, path: Path) -> np.ndarray:
     if array.dtype.kind == "O" and all(getattr(value, "size", 0) == 1 for value in array):  # a cell array of words
         array = np.array([str(value.item()) for value in array])
     if array.dtype.kind == "f" and bool(np.all(np.isnan(array) | (array == np.round(array)))):
-        return np.where(np.isnan(array), -1, array).astype(np.int64)  # MATLAB has doubles for everything
+        return np.where(np.isnan(array), -1, array).astype(np.int64)  # MATLAB stores all numbers as doubles
     return array
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polyformer.formats.arrays import reading
+from polyformer.errors import FileCorrupt
+from polyformer.files import GET_AGAIN, reading
 from polyformer.formats.pickles import load_pickle
-from polyformer.graph_checks import validate_sparse
 from polyformer.splits import Split
 
 __all__ = ["PARTS", "PlanetoidArrays", "read_planetoid"]
@@ -23,7 +23,7 @@ PUBLIC_VALIDATION = 500
 
 @dataclass(frozen=True, eq=False)
 class PlanetoidArrays:
-    """What the files say.
+    """The content of the files.
 
     Shapes:
         ``edges`` (2, E); ``features`` (N, d) sparse; ``one_hot`` (N, C) sparse, an empty row where there is no label.
@@ -41,24 +41,27 @@ class PlanetoidArrays:
 def read_planetoid(parts: Mapping[str, Path]) -> PlanetoidArrays:
     """Read the files, given by the last part of their names.
 
-    ``x``, ``allx``, ``tx`` are the features of the training, of all but the test, and of the test documents, ``y``,
-    ``ally``, ``ty`` their one-hot labels, ``graph`` maps a node to its neighbours.
+    ``x`` holds the features of the training documents, ``allx`` of all documents but the test documents, ``tx`` of the
+    test documents; ``y``, ``ally`` and ``ty`` hold their one-hot labels; ``graph`` maps a node to its neighbours.
     """
     test_nodes = _test_nodes(parts["test.index"])
     ally, ty = _labels(parts["ally"]), _labels(parts["ty"])
     num_known, num_train = len(ally), len(_labels(parts["y"]))
+    if test_nodes.min() < 0 or test_nodes.max() >= 16 * (num_known + len(test_nodes)):
+        raise FileCorrupt(f"'{parts['test.index']}' lists nodes that are not there. {GET_AGAIN}")
     num_nodes = max(int(test_nodes.max()) + 1, num_known + len(test_nodes))
-    features = _place(_features(parts["allx"]), _features(parts["tx"]), test_nodes, num_nodes)
-    one_hot = _place(sp.csr_matrix(ally), sp.csr_matrix(ty), test_nodes, num_nodes)
+    with reading(parts["tx"], GET_AGAIN):  # files whose numbers of rows do not fit together
+        features = _place(_features(parts["allx"]), _features(parts["tx"]), test_nodes, num_nodes)
+        one_hot = _place(sp.csr_matrix(ally), sp.csr_matrix(ty), test_nodes, num_nodes)
     num_val = min(PUBLIC_VALIDATION, num_known - num_train)
     public = Split(np.arange(num_train), np.arange(num_train, num_train + num_val), np.sort(test_nodes))
-    with reading(parts["graph"]):
+    with reading(parts["graph"], GET_AGAIN):
         edges = _edges(load_pickle(parts["graph"]))
     return PlanetoidArrays(edges, features, one_hot, public)
 
 
 def _place(known: sp.csr_matrix, test: sp.csr_matrix, test_nodes: np.ndarray, num_nodes: int) -> sp.csr_matrix:
-    """Rows of the known nodes first, those of the test nodes at their ids; ids in neither have empty rows.
+    """The rows of the known nodes first, then the rows of the test nodes at their ids; other ids have empty rows.
 
     The i-th row of ``test`` belongs to the i-th id of ``test_nodes``.
     """
@@ -66,30 +69,27 @@ def _place(known: sp.csr_matrix, test: sp.csr_matrix, test_nodes: np.ndarray, nu
     order = np.full(num_nodes, -1)
     order[rows] = np.arange(len(rows))
     stacked = sp.vstack([known, test, sp.csr_matrix((1, known.shape[1]), dtype=known.dtype)], format="csr")
-    return sp.csr_matrix(stacked[order])  # -1 takes the empty row at the end
+    return sp.csr_matrix(stacked[order])  # index -1 is the empty row at the end
 
 
 def _features(path: Path) -> sp.csr_matrix:
     matrix = load_pickle(path)
-    with reading(path):
-        state = vars(matrix)
-        rebuilt = sp.csr_matrix(
-            (state["data"], state["indices"], state["indptr"]), shape=state.get("_shape"), dtype=np.float32
-        )
-        validate_sparse(rebuilt)
-    return rebuilt
+    with reading(path, GET_AGAIN):
+        if not sp.issparse(matrix):
+            raise ValueError("it should hold a sparse matrix of features")
+        return sp.csr_matrix(matrix, dtype=np.float32)
 
 
 def _labels(path: Path) -> np.ndarray:
     array = load_pickle(path)
-    with reading(path):
+    with reading(path, GET_AGAIN):
         if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "iuf":
             raise ValueError("it should hold one-hot labels")
     return array
 
 
 def _test_nodes(path: Path) -> np.ndarray:
-    with reading(path):
+    with reading(path, GET_AGAIN):
         nodes = np.array(path.read_text(encoding="ascii").split(), dtype=np.int64)
         if len(nodes) == 0:
             raise ValueError("it lists no test nodes")

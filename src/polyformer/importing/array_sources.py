@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
+from polyformer.files import NpzFile, reading, require_regular, source_bytes
 from polyformer.formats.matrices import holds_matrices
 from polyformer.graph_checks import pyg_weights, to_numpy
 from polyformer.importing.edges import ArrayEdges
@@ -21,7 +23,7 @@ from polyformer.importing.labels import Labels, encode_labels
 from polyformer.importing.matrix_sources import read_matrix_npz, read_scipy_npz
 from polyformer.importing.options import ColumnMatch, ImportOptions
 from polyformer.importing.source import Source
-from polyformer.importing.tables import reading
+from polyformer.limits import check_claimed_nodes
 from polyformer.splits import Split, split_from_masks
 
 __all__ = ["read_npz", "read_pt"]
@@ -37,20 +39,20 @@ _NPZ_KEYS = {
 
 
 def read_npz(path: Path, options: ImportOptions) -> Source:
-    """Keys ``edges`` (E, 2), ``node_features``, ``node_labels``, ``train_masks`` …; or matrices of other projects."""
-    with reading(path), np.load(path, allow_pickle=False) as archive:
-        if {"format", "shape", "data"} <= set(archive.files):
+    """Read ``edges`` (E, 2), ``node_features``, ``node_labels``, ``train_masks`` …, or matrices of other projects."""
+    with reading(path), NpzFile(path) as archive:
+        if {"format", "shape", "data"} <= set(archive.names):
             return read_scipy_npz(path, options)
-        if holds_matrices(archive.files):
+        if holds_matrices(archive.names):
             return read_matrix_npz(path, options)
-        if "edges" not in archive.files:
-            keys = ", ".join(archive.files[:20]) or "none"
+        if "edges" not in archive:
+            keys = ", ".join(archive.names[:20]) or "none"
             raise InvalidData(
                 f"'{path}' must hold 'edges' and may hold node_features, node_labels, train_masks, val_masks and "
                 f"test_masks, or hold adj_indptr … as in gnn-benchmark, or be a scipy sparse matrix. Its keys are: "
                 f"{keys}."
             )
-        held = {ours: archive[theirs] for ours, theirs in _NPZ_KEYS.items() if theirs in archive.files}
+        held = {ours: archive[theirs] for ours, theirs in _NPZ_KEYS.items() if theirs in archive}
     if held["edge_index"].ndim == 2 and held["edge_index"].shape[1] == 2:
         held["edge_index"] = held["edge_index"].T
     return _from_arrays("npz", path, held, _NPZ_KEYS, options)
@@ -65,18 +67,23 @@ def read_pt(path: Path, options: ImportOptions) -> Source:
     if "edge_index" not in held:
         raise InvalidData(f"'{path}' holds no edge_index. Save a torch_geometric Data object or its to_dict().")
     count = _node_count(held.pop("num_nodes", None), path)
+    for name, value in held.items():
+        if _is_expanded(value):
+            raise InvalidData(
+                f"'{name}' of '{path}' repeats its numbers to the shape {tuple(value.shape)}. Save a clone of it."
+            )
     arrays = {name: value if _is_sparse(name, value) else to_numpy(value, name) for name, value in held.items()}
     source = _from_arrays("PyTorch Geometric", path, arrays, keys, options, count)
     return replace(source, notes=(note,)) if note and options.weight_column != "" else source
 
 
 def _is_sparse(name: str, value: Any) -> bool:
-    """Whether these are sparse features, which stay so."""
+    """Whether a value holds sparse features, which stay sparse."""
     return name == "x" and "sparse" in str(getattr(value, "layout", ""))
 
 
 def _node_count(value: Any, path: Path) -> int | None:
-    """N where the file says it."""
+    """The number of nodes; None if the file does not say it."""
     if value is None:
         return None
     count = to_numpy(value, "num_nodes")
@@ -93,6 +100,8 @@ def _load_pt(path: Path) -> Any:
     refusal = (
         f"'{path}' would have to run code to be read, which is refused. Save data.to_dict() with torch.save instead."
     )
+    with reading(path):
+        _check_archive(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -106,12 +115,31 @@ def _load_pt(path: Path) -> Any:
     from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
     from torch_geometric.data.storage import GlobalStorage
 
-    plain = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]  # these hold values and run nothing when they are read
+    plain = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]  # reading these classes runs no code of the file
     try:
         with torch.serialization.safe_globals(plain):
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception:
         raise InvalidData(refusal) from None
+
+
+def _check_archive(path: Path) -> None:
+    """Refuse a file of torch.save whose parts are packed, which torch never does: they could unfold without end."""
+    size = require_regular(path)
+    if not zipfile.is_zipfile(path):
+        return  # torch.load tells what is wrong with it
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+    if packed or sum(member.file_size for member in members) > size:
+        raise ValueError("its parts are packed, which torch.save never does")
+
+
+def _is_expanded(value: Any) -> bool:
+    """Whether a tensor claims more numbers than it holds, as one does that repeats them by a stride of zero."""
+    if not hasattr(value, "untyped_storage") or "sparse" in str(value.layout):
+        return False
+    return bool(value.numel() * value.element_size() > value.untyped_storage().nbytes())
 
 
 def _unpack(content: Any, path: Path) -> dict[str, Any]:
@@ -138,6 +166,8 @@ def _from_arrays(
     features = ArrayFeatures(held["x"]) if "x" in held and options.features != () else None
     labels = _labels(held["y"], path, options) if "y" in held and options.label_column != "" else None
     sizes = [int(held[name].shape[0]) for name in ("x", "y") if name in held and held[name].ndim]
+    if count is not None:
+        check_claimed_nodes(count, source_bytes(path), str(path))
     num_nodes = count or (sizes[0] if sizes else options.num_nodes)
     if any(size != num_nodes for size in sizes):
         raise InvalidData(

@@ -1,4 +1,4 @@
-"""How each feature column of a node table is read: as numbers, dates, vectors or categories; found in one pass."""
+"""Decide in one pass how each feature column of a node table is read: as numbers, dates, vectors or categories."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _DATE_SHARE = 0.95
 
 
 class ColumnChoice:
-    """Watches the feature columns of a table batch by batch, then says how each becomes features.
+    """Watches the feature columns of a table batch by batch, then decides how each becomes features.
 
     Args:
         names: the columns that may be features, in their order.
-        given: columns of a model, which are read as for its training; None where that is to be found.
+        given: columns of a model, which are read as they were for its training; None to decide anew.
 
     Attributes:
-        types: types in which a CSV's columns hold whatever may follow.
-        notes: what was filled, converted or left out.
+        types: types of a CSV's columns that can hold any value that may follow.
+        notes: sentences on what was filled, converted or left out.
     """
 
     def __init__(
@@ -72,19 +72,19 @@ class ColumnChoice:
                 self._widths |= {name: int(lengths[0].as_py())} if len(lengths) else {}
 
     def columns(self, rows: int) -> list[FeatureColumn]:
-        """How each column is read, after all batches of a table with so many rows were watched."""
+        """How each column is read; to be called after all batches of the table, which has ``rows`` rows."""
         if self.given is not None:
             return [self._known(column) for column in self.given.values()]
-        chosen = (self._new(name, rows) for name in self.names)
-        return [column for column in chosen if column is not None]
+        encoders = (self._new(name, rows) for name in self.names)
+        return [column for column in encoders if column is not None]
 
     def _csv_types(self) -> dict[str, Any]:
-        """Whole numbers at the top may be followed by fractions, dates by other text, nothing by numbers."""
+        """Types that hold what may follow: fractions after integers, words after dates, numbers after empty cells."""
         types = {}
         for name, kind in self.kinds.items():
             known = None if self.given is None else self.given[name]
             if known is not None and known.categories is not None:
-                types[name] = pa.string()  # whatever follows: a word that training did not have is no error
+                types[name] = pa.string()  # text holds any value: a word that training did not have is no error
             elif is_string(kind) or is_date(kind):
                 types[name] = pa.string()
             elif (pa.types.is_integer(kind) or pa.types.is_null(kind)) and name not in self.options.categories:
@@ -112,7 +112,7 @@ class ColumnChoice:
         return self.options.max_categories if rows is None else min(self.options.max_categories, max(8, rows // 2))
 
     def _new(self, name: str, rows: int) -> FeatureColumn | None:
-        """How a column is read that no model knows; None where it is left out, which is noted."""
+        """How a new column is read; None for a column that is left out, which a note says."""
         kind, distinct = self.kinds[name], self._distinct.get(name)
         scan = self._scans.get(name)
         if distinct is not None and not self._holds_dates(name):
@@ -152,7 +152,7 @@ class ColumnChoice:
         return scan.rows - scan.missing >= _DATE_SHARE * (scan.rows - scan.nulls)
 
     def _is_left_out(self, name: str, scan: NumberScan) -> bool:
-        """Whether a column is surely an id; one that only may be is noted."""
+        """Whether a column is certainly an id; a note names a column that may be one."""
         if self.options.features is not None or not scan.all_different or is_date(self.kinds[name]):
             return False
         if scan.counts_rows or is_id_name(name):
@@ -187,7 +187,7 @@ class ColumnChoice:
         return kind(name, 2, scan.median, indicator=True)
 
     def _known(self, column: Column) -> FeatureColumn:
-        """A column as it was read for training."""
+        """Read a column as it was read for training."""
         kind, name = self.kinds[column.name], column.name
         if column.categories is not None:
             return self._known_category(column)
@@ -209,7 +209,7 @@ class ColumnChoice:
 
     @staticmethod
     def _fits(wanted: str, kind: Any) -> bool:
-        """Whether a column of this type can be read as numbers or dates were in training."""
+        """Whether a column of this type can be read as the kind, numbers or dates, that it had in training."""
         if wanted == "date":
             return is_date(kind) or is_string(kind) or pa.types.is_null(kind)
         return wanted == "number" and (is_number(kind) or pa.types.is_null(kind))
@@ -230,7 +230,7 @@ class ColumnChoice:
 
 
 def plain(column: Any) -> Any:
-    """Dictionary-encoded values written out: parts of a table may have different dictionaries."""
+    """Values without dictionary encoding, as parts of a table may have different dictionaries."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
@@ -240,11 +240,11 @@ def _filled(count: int, name: str) -> str:
 
 
 def _distinct(known: Any, values: Any, limit: int) -> Any:
-    """Distinct values seen so far; beyond the limit there is no need to know them all."""
+    """The distinct values so far; beyond the limit, not all of them are kept."""
     if known is not None and len(known) > limit:
         return known
     values = values.drop_null()
     if pa.types.is_floating(values.type):
-        values = values.filter(pc.invert(pc.is_nan(values)))  # missing, as pandas writes it
+        values = values.filter(pc.invert(pc.is_nan(values)))  # pandas writes a missing value as NaN
     fresh = pc.unique(values)
     return fresh if known is None else pc.unique(pa.concat_arrays([known, fresh]))

@@ -1,11 +1,11 @@
-"""Sentences about columns of a table, a few for each topic however many columns there are."""
+"""Sentences about the columns of a table: a few for each topic, however many columns there are."""
 
 from __future__ import annotations
 
 __all__ = ["ColumnNotes"]
 
 _SHOWN = 3
-"""So many columns of one topic have a sentence of their own; the others are named together."""
+"""Number of columns of a topic that have a sentence each; one sentence names the others."""
 
 
 class ColumnNotes:
@@ -22,7 +22,7 @@ class ColumnNotes:
         self._topics: dict[str, list[tuple[str, str]]] = {}
 
     def add(self, topic: str, column: str, sentence: str) -> None:
-        """Keep a sentence; sentences of one topic say the same about different columns."""
+        """Add a sentence; the sentences of a topic say the same about different columns."""
         self._topics.setdefault(topic, []).append((column, sentence))
 
     def lines(self) -> list[str]:

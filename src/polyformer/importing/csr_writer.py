@@ -1,4 +1,4 @@
-"""Sorted entries in, the files of a CSR pattern out."""
+"""Write sorted entries as the files of a CSR matrix."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from types import TracebackType
 
 import numpy as np
 
-from polyformer.importing.array_files import NpyWriter
+from polyformer.files import NpyWriter
 from polyformer.importing.external_sort import EdgeSorter, Entries
-from polyformer.progress import Stages
+from polyformer.reporter import Reporter
 
 __all__ = ["CsrWriter", "write_csr"]
 
@@ -20,7 +20,7 @@ _LONGEST_REPEAT = 1 << 22
 class CsrWriter:
     """Writes ``indptr.npy``, ``indices.npy`` and, if there are weights, ``weights.npy``.
 
-    Entries come in ascending order, so the row pointers are written as the rows go by and never held in memory.
+    Entries come in ascending order, so the writer appends row pointers to their file and never holds all of them.
     """
 
     def __init__(self, folder: Path, weighted: bool) -> None:
@@ -43,7 +43,7 @@ class CsrWriter:
         new = np.empty(len(rows), bool)
         new[0] = rows[0] != self._last_row
         np.not_equal(rows[1:], rows[:-1], out=new[1:])
-        starts = np.flatnonzero(new)  # where a row begins; rows skipped before it are empty and begin there too
+        starts = np.flatnonzero(new)  # entries at which a row begins; empty rows before it begin there too
         if len(starts):
             repeats = np.diff(rows[starts], prepend=self._last_row)
             self._point_to(starts + self.num_entries, repeats)
@@ -61,7 +61,7 @@ class CsrWriter:
                 self._indptr.append(np.full(min(_LONGEST_REPEAT, count - done), value, np.int64))
 
     def finish(self, num_nodes: int) -> None:
-        """Point the rows after the last entry to the end."""
+        """Write the pointers of the rows after the last entry, which are empty."""
         last = np.array([self.num_entries], np.int64)
         self._point_to(last, np.array([num_nodes - self._last_row], np.int64))
         self._last_row = num_nodes
@@ -77,12 +77,11 @@ class CsrWriter:
                 writer.__exit__(kind, error, trace)
 
 
-def write_csr(folder: Path, sorter: EdgeSorter, num_nodes: int, progress: Stages | None) -> CsrWriter:
-    """Write all that the sorter holds; the writer tells how much that was."""
+def write_csr(folder: Path, sorter: EdgeSorter, num_nodes: int, reporter: Reporter) -> CsrWriter:
+    """Write all entries of the sorter; the returned writer knows their number."""
     with CsrWriter(folder, sorter.weighted) as writer:
         for entries in sorter.merge():
             writer.add(entries)
-            if progress is not None:
-                progress("writing edges", writer.num_entries, sorter.num_entries)
+            reporter.stage("writing edges", writer.num_entries, sorter.num_entries)
         writer.finish(num_nodes)
     return writer

@@ -1,4 +1,4 @@
-"""How a CSV file is written: encoding, delimiter, decimal mark, comment lines, header; and its errors in our words."""
+"""How a CSV file is written: encoding, delimiter, decimal mark, comment lines, header; and Arrow's errors reworded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CSV_BLOCK = 1 << 23
 _SAMPLE_LINES = 1000
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
+    codecs.BOM_UTF32_LE: "utf-32",  # must come before UTF-16, as its mark begins with that of UTF-16
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
@@ -37,7 +37,7 @@ class CsvLayout:
     Attributes:
         skip_rows: comment lines at the top.
         names: made-up column names where the file has no header.
-        notes: what was recognised that the user should know.
+        notes: sentences for the user on what was recognised.
     """
 
     delimiter: str
@@ -49,10 +49,10 @@ class CsvLayout:
 
     @classmethod
     def of(cls, path: Path, encoding: str = "", decimal: str = "") -> CsvLayout:
-        """Look at the first lines.
+        """Recognise the layout from the first lines.
 
         Args:
-            encoding: by default what a byte-order mark says, else UTF-8; bytes that do not fit are refused.
+            encoding: by default that of the byte-order mark, else UTF-8; other bytes are refused.
             decimal: ``.`` or ``,``; by default recognised where cells are separated by semicolons or tabs.
         """
         with pa.input_stream(str(path), compression="detect") as file:
@@ -92,7 +92,7 @@ class CsvLayout:
         return CsvLayout(self.delimiter, self.skip_rows, self.names, self.encoding, ",", (note,))
 
     def explain(self, reason: str, columns: Sequence[str], table: str) -> str | None:
-        """What Arrow says about a cell or a row, as a sentence of ours; None for what it says about other things."""
+        """Arrow's message about a cell or a row in our words; None for a message about something else."""
         place = re.search(r"(?:In CSV column #(\d+): )?(?:CSV parse error: )?Row #(\d+): (.*)", reason, re.DOTALL)
         if place is None:
             return None
@@ -111,7 +111,7 @@ class CsvLayout:
 
 
 def check_head(head: bytes, layout: CsvLayout, path: Path, recognised: bool) -> None:
-    """Refuse a file whose first bytes are not in the layout's encoding, with the first row that is not."""
+    """Refuse a file whose first bytes are not in the layout's encoding; the message names the first wrong row."""
     try:
         codecs.getincrementaldecoder(layout.encoding)("strict").decode(head, len(head) < CSV_BLOCK)
     except UnicodeDecodeError as error:
@@ -159,16 +159,16 @@ def _delimiter(lines: Sequence[str]) -> str:
 
 
 def _first_with_commas(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[str | None, str, bool]:
-    """The first column all of whose numbers have commas or are whole, one of them, and whether commas may group digits.
+    """The first column whose numbers all have commas or are whole, one number, and whether commas may group digits.
 
     >>> _first_with_commas(["id", "x"], [["1", "3,14"], ["2", "2"]])
     ('x', '3,14', False)
     """
     for i, column in enumerate(header):
         cells = [row[i].strip() for row in rows if i < len(row) and row[i].strip()]
-        found = [match for match in map(_WITH_COMMA.fullmatch, cells) if match]
-        if found and all(_WITH_COMMA.fullmatch(cell) or _WHOLE.fullmatch(cell) for cell in cells):
-            return column, found[0][0], all(len(match[1]) == 3 for match in found)
+        numbers_with_comma = [match for match in map(_WITH_COMMA.fullmatch, cells) if match]
+        if numbers_with_comma and all(_WITH_COMMA.fullmatch(cell) or _WHOLE.fullmatch(cell) for cell in cells):
+            return column, numbers_with_comma[0][0], all(len(match[1]) == 3 for match in numbers_with_comma)
     return None, "", False
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from polyformer.errors import InvalidData
-from polyformer.importing.columns import EDGE_ROLES, match_column, require_column
+from polyformer.importing.column_roles import EDGE_ROLES, match_column, require_column
 from polyformer.importing.kinds import kind_words
 from polyformer.importing.options import ColumnMatch, ImportOptions
 from polyformer.importing.rows import row_of
@@ -34,13 +34,13 @@ class EdgeReader(ABC):
 
     name: str
     kind: str
-    """``integer`` or ``string``: what its ids are."""
+    """The kind of the ids: ``integer`` or ``string``."""
     weighted: bool = False
     num_rows: int | None = None
     matched: tuple[ColumnMatch, ...] = ()
     notes: tuple[str, ...] = ()
     directed: bool = False
-    """Whether its columns are called like the two ends of an arrow."""
+    """Whether the names of the columns tell a direction, such as from and to."""
 
     @abstractmethod
     def batches(self) -> Iterator[EdgeBatch]:
@@ -65,7 +65,7 @@ class ArrayEdges(EdgeReader):
 
 
 class TableEdges(EdgeReader):
-    """Columns source, target and, if there is one, weight of a table; ids are read as ``kind`` says."""
+    """The columns source, target and perhaps weight of a table; ``kind`` is the kind of the ids."""
 
     def __init__(self, table: Table, options: ImportOptions, kind: str | None = None) -> None:
         self.table, self.name, self.notes = table, table.name, table.notes
@@ -96,7 +96,7 @@ class TableEdges(EdgeReader):
 
 
 def node_numbers(ids: np.ndarray, name: str) -> np.ndarray:
-    """Integers of any width as int64; those that do not fit are refused."""
+    """Integers of any width as int64; refuses integers that do not fit."""
     if ids.dtype.kind == "u" and int(ids.max(initial=0)) >= 2**63:
         raise InvalidData(f"Node ids in '{name}' must be below 2^63. Got {int(ids.max())}. Number the nodes from 0.")
     return ids.astype(np.int64, copy=False)
@@ -118,7 +118,7 @@ def id_kind(schema: pa.Schema, column: str, table: str) -> str:
 
 
 def as_ids(column: Any, kind: str, start: int, name: str, table: str) -> Any:
-    """Ids as an int64 numpy array or an arrow array of large strings; missing ones are refused by row."""
+    """Ids as an int64 numpy array or an arrow array of large strings; refuses a missing id and names its row."""
     if column.null_count:
         row = start + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         raise InvalidData(f"There is no id in the column '{name}' of {row_of(row, table)}. Fill it or remove the row.")
@@ -136,7 +136,7 @@ def as_ids(column: Any, kind: str, start: int, name: str, table: str) -> Any:
 
 
 def check_weights(values: np.ndarray, start: int, table: str) -> np.ndarray:
-    """Float32 weights that are finite and not negative."""
+    """Weights as float32; refuses weights that are negative or not finite."""
     if values.dtype.kind not in "biuf" or values.ndim != 1:
         raise InvalidData(f"Edge weights of '{table}' must be one number per edge. Got {values.dtype} {values.shape}.")
     with np.errstate(over="ignore"):
@@ -167,7 +167,7 @@ def _edge_columns(names: list[str], options: ImportOptions, table: str) -> list[
     unnamed = all(name.lower() not in EDGE_ROLES["source"] + EDGE_ROLES["target"] for name in rest)
     headless = names == [f"column{i + 1}" for i in range(len(names))]
     if given == (None, None) and unnamed and (len(rest) == 2 or (headless and len(names) == 3)):
-        # Two columns can only be the two ends; a third one without a header is the weight, as in published edge lists.
+        # Two columns must be the two ends; a third column without a header is the weight, as in published edge lists.
         last = [weight] if weight else rest[2:] if options.weight_column is None else []
         return [*rest[:2], *last]
     source, target = (

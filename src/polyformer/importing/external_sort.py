@@ -1,8 +1,8 @@
-"""Both directions of every edge, sorted and without repeats, in bounded memory.
+"""Sort both directions of every edge and drop repeats, in bounded memory.
 
-An entry is one 64-bit key, ``row · 2^32 + column``. Buffers are filled, sorted and written to disk as sorted runs. The
-runs are then cut at the same keys, chosen from samples of them so that what lies between two cuts fits in memory
-whatever the degrees are, and each such range is sorted again. Two threads sort while the caller reads or writes.
+An entry is one 64-bit key, ``row · 2^32 + column``. Buffers are filled, sorted and written to disk as sorted runs. Then
+all runs are cut at the same keys into ranges, and each range is sorted in memory. The cuts are chosen from samples of
+the runs so that a range fits in memory whatever the degrees are. Two threads sort while the caller reads or writes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from polyformer.importing.edges import EdgeBatch
 __all__ = ["BYTES_PER_ENTRY", "EdgeSorter", "Entries"]
 
 BYTES_PER_ENTRY = {False: 8, True: 44}
-"""Memory per entry by whether there are weights (then sorting needs the order and a copy of keys and weights)."""
+"""Bytes of memory per entry, without and with weights, whose sorting needs an order and a copy of keys and weights."""
 
 _CHUNK = 1 << 18
 _THREADS = 2
-_LARGEST_RUN = {False: 1 << 24, True: 1 << 22}  # with weights an order is sorted, which suffers more from cache misses
-_LARGEST_RANGE = 1 << 22  # small pieces sort nearer the cache and keep all threads busy
+_LARGEST_RUN = {False: 1 << 24, True: 1 << 22}  # weights are sorted by an order, which has more cache misses
+_LARGEST_RANGE = 1 << 22  # small pieces stay in cache and keep all threads busy
 
 
 _Buffer = tuple[np.ndarray, np.ndarray | None]
@@ -65,10 +65,10 @@ class _Run:
 
 
 class EdgeSorter:
-    """Takes batches of node numbers with :meth:`add`, gives them back in order with :meth:`merge`.
+    """Takes edges by :meth:`add` and gives their sorted entries by :meth:`merge`.
 
     Args:
-        folder: where runs are written; removed by the caller.
+        folder: folder for the runs; the caller removes it.
         capacity: entries (two an edge) that may be in memory at once.
     """
 
@@ -86,7 +86,7 @@ class EdgeSorter:
         self._sorting: deque[tuple[Future[_Run], _Buffer]] = deque()
 
     def _buffer(self, size: int) -> _Buffer:
-        """A buffer used before if there is one: memory fresh from the system costs as much time as sorting it."""
+        """A buffer, if possible one that was used before: new memory of the system costs as much time as sorting it."""
         if self._spare:
             return self._spare.pop()
         return np.empty(size, np.uint64), np.empty(size, np.float32) if self.weighted else None
@@ -134,7 +134,7 @@ class EdgeSorter:
         self._spare.append(buffer)
 
     def merge(self) -> Iterator[Entries]:
-        """All entries in ascending order, range by range, each valid until the next; to be called once, after all."""
+        """All entries in ascending order, range by range; a range is valid until the next one. To be called once."""
         if self._filled:
             self._flush()
         self._filling = (np.empty(0, np.uint64), None)
@@ -161,7 +161,7 @@ class EdgeSorter:
         return sum(run.length for run in self._runs)
 
     def _bounds(self) -> np.ndarray:
-        """Where each range starts in each run, and where the last one ends: (ranges + 1, runs)."""
+        """The start of each range in each run, and the end of the last range: (ranges + 1, runs)."""
         samples = np.sort(np.concatenate([run.samples for run in self._runs]))
         # Between two samples of a run lie at most `step` keys, so a range exceeds its samples by one step a run.
         spare = len(self._runs)
@@ -182,7 +182,7 @@ class EdgeSorter:
         return _sorted(keys, weights)
 
     def close(self) -> None:
-        """Stop the thread."""
+        """Stop the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -215,7 +215,7 @@ def _sorted(keys: np.ndarray, weights: np.ndarray | None) -> Entries:
 
 
 def _drop_repeats(keys: np.ndarray) -> int:
-    """Move the distinct ones of sorted keys to the front, piece by piece; returns how many there are."""
+    """Move the distinct keys of sorted keys to the front, piece by piece; returns their number."""
     written, previous = 0, None
     for start in range(0, len(keys), _CHUNK):
         part = keys[start : start + _CHUNK]

@@ -32,10 +32,10 @@ __all__ = [
 
 
 class FeatureStream(ABC):
-    """(N, d) features, given block of rows by block of rows.
+    """Features (N, d), one block of rows after the other.
 
     Attributes:
-        origin: the columns of a table that they come from; None where there is no table.
+        origin: the columns of a table that the features come from; None if there is no table.
     """
 
     num_columns: int
@@ -51,7 +51,7 @@ class FeatureStream(ABC):
 
 
 class ArrayFeatures(FeatureStream):
-    """Features that are in memory already; checked as :class:`Graph` checks them."""
+    """Features that are in memory already; they pass the checks of :class:`Graph`."""
 
     def __init__(self, values: Any) -> None:
         checked = Graph(np.empty((2, 0), np.int64), values).features
@@ -85,7 +85,7 @@ class FeatureColumn(ABC):
 
     @property
     def origin(self) -> Column:
-        """What a model keeps of it."""
+        """What a model keeps of the column."""
         return Column(self.name, self.width)
 
 
@@ -94,7 +94,7 @@ class NumberColumn(FeatureColumn):
     """A number per node; truth values are 0 and 1.
 
     Attributes:
-        median: what fills a missing number; None refuses missing numbers.
+        median: number in place of a missing one; None refuses missing numbers.
         indicator: whether a second feature is 1 where the number was missing.
     """
 
@@ -177,7 +177,7 @@ class CategoryColumn(FeatureColumn):
         return {self.key(value): place for place, value in enumerate(self.categories)}
 
     def key(self, value: Any) -> Any:
-        """What tells categories apart, whatever type a file has them in: of numbers 1, 1.0 and the text 1 are one."""
+        """The key of a category, whatever its type in the file: the numbers 1 and 1.0 and the text 1 have one key."""
         like = self.categories[0] if self.categories else ""
         if isinstance(like, bool):
             return str(value).lower()
@@ -186,7 +186,7 @@ class CategoryColumn(FeatureColumn):
         for number in (int, float) if isinstance(value, str) else ():
             with contextlib.suppress(ValueError):
                 return number(value)
-        return value  # equal numbers are one key; as floats large integers would be one, too
+        return value  # not as float: large integers that differ would be equal
 
     @property
     def origin(self) -> Column:
@@ -196,12 +196,12 @@ class CategoryColumn(FeatureColumn):
     def encode(self, values: Any, start: int, table: str) -> np.ndarray:
         if pa.types.is_null(values.type):
             return np.zeros((len(values), self.width), np.float32)
-        coded, places = values.dictionary_encode(), self.places  # one that has a dictionary already keeps it
-        found_at = np.array([places.get(self.key(value), -1) for value in coded.dictionary.to_pylist()] + [-1])
-        found = found_at[coded.indices.fill_null(len(coded.dictionary)).to_numpy()]
-        block = np.zeros((len(found), self.width), np.float32)
-        rows = np.flatnonzero(found >= 0)
-        block[rows, found[rows]] = 1.0
+        coded, places = values.dictionary_encode(), self.places  # an array that has a dictionary keeps it
+        place_of_code = np.array([places.get(self.key(value), -1) for value in coded.dictionary.to_pylist()] + [-1])
+        place = place_of_code[coded.indices.fill_null(len(coded.dictionary)).to_numpy()]
+        block = np.zeros((len(place), self.width), np.float32)
+        rows = np.flatnonzero(place >= 0)
+        block[rows, place[rows]] = 1.0
         return block
 
 
@@ -216,7 +216,7 @@ class TableFeatures(FeatureStream):
     def blocks(self) -> Iterator[np.ndarray]:
         start = 0
         for batch in self.table.batches([column.name for column in self.columns], self.types):
-            # Cut again: a batch of a wide table would be large once it is dense.
+            # Batches are cut again, as a batch of a wide table would be large once it is dense.
             step = max(1, (1 << 24) // max(1, 4 * self.num_columns))
             for first in range(0, batch.num_rows, step):
                 part = batch.slice(first, step)

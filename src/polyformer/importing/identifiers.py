@@ -13,24 +13,24 @@ import pyarrow.dataset as pads
 
 from polyformer.errors import InvalidData, PolyformerError
 from polyformer.importing.edges import EdgeBatch, EdgeReader
+from polyformer.limits import MOST_NODES, check_node_count
 
 __all__ = ["DenseIds", "IntegerIds", "NodeIds", "NotDense", "StringIds", "collect_ids", "find_duplicate"]
 
-MAX_NODES = 2**31 - 1
 LONGEST_ID = 1000
 _SHOWN = 5
 _PENDING = 1 << 22
 
 
 class NotDense(Exception):
-    """Ids that are no node numbers, so that a table of them is needed. Never leaves this package."""
+    """The ids are no node numbers, so that a table of ids is needed. Never leaves this package."""
 
 
 class NodeIds(ABC):
-    """The ids of all nodes, and how node numbers are found for them."""
+    """The ids of all nodes, and the node number of each id."""
 
     values: Any = None
-    """The ids in node order, numpy integers or arrow strings; None where id and node number are the same."""
+    """The ids in node order, numpy integers or arrow strings; None if ids and node numbers are the same."""
 
     @property
     @abstractmethod
@@ -39,7 +39,7 @@ class NodeIds(ABC):
 
     @abstractmethod
     def find(self, ids: Any) -> np.ndarray:
-        """Node numbers of these ids; -1 for those not there."""
+        """The node numbers of these ids; -1 for an unknown id."""
 
     def pairs(self, batches: Iterator[EdgeBatch]) -> Iterator[tuple[EdgeBatch, np.ndarray, np.ndarray]]:
         """Each batch with the node numbers of its two ends."""
@@ -47,7 +47,7 @@ class NodeIds(ABC):
             yield batch, self.find(batch.source), self.find(batch.target)
 
     def resolve(self, batches: Iterator[EdgeBatch]) -> Iterator[EdgeBatch]:
-        """Batches of node numbers; after the last one, unknown ids are refused with their count and the first five."""
+        """Batches of node numbers; after the last batch, refuses unknown ids with their count and the first five."""
         unknown, shown = 0, list[Any]()
         for batch, source, target in self.pairs(batches):
             lost = (source < 0) | (target < 0)
@@ -56,7 +56,7 @@ class NodeIds(ABC):
                 rows = np.flatnonzero(lost)[: 2 * _SHOWN * 100]
                 for row in rows:
                     ends = ((batch.source, source), (batch.target, target))
-                    shown += [_plain(given[int(row)]) for given, found in ends if found[row] < 0]
+                    shown += [_plain(given[int(row)]) for given, numbers in ends if numbers[row] < 0]
                 shown = list(dict.fromkeys(shown))
             unknown += count
             if not unknown:
@@ -71,10 +71,11 @@ class NodeIds(ABC):
 
 
 class DenseIds(NodeIds):
-    """Ids that are node numbers already. Without ``num_nodes``, N becomes the largest id plus one."""
+    """Ids that are node numbers. Without ``num_nodes``, N is the largest id plus one."""
 
     def __init__(self, num_nodes: int | None = None) -> None:
-        self.fixed, self.largest, self.seen = num_nodes, -1, 0
+        self.fixed = None if num_nodes is None else check_node_count(num_nodes)
+        self.largest, self.seen = -1, 0
 
     @property
     def num_nodes(self) -> int:
@@ -86,7 +87,7 @@ class DenseIds(NodeIds):
         smallest, largest = int(ids.min()), int(ids.max())
         self.largest, self.seen = max(self.largest, largest), self.seen + len(ids)
         if self.fixed is None:
-            if smallest < 0 or largest >= MAX_NODES:
+            if smallest < 0 or largest >= MOST_NODES:
                 raise NotDense
             return ids
         if smallest < 0 or largest >= self.fixed:
@@ -94,13 +95,13 @@ class DenseIds(NodeIds):
         return ids
 
     def settle(self) -> None:
-        """After all edges: ids with far more gaps than nodes are names, not numbers."""
+        """Refuse, after all edges, ids with far more gaps than nodes: they are names, not node numbers."""
         if self.fixed is None and self.num_nodes > max(1024, 2 * self.seen):
             raise NotDense
 
 
 class IntegerIds(NodeIds):
-    """Arbitrary integer ids: by table where they lie close together, else by binary search.
+    """Arbitrary integer ids, found by a table if they lie close together, else by binary search.
 
     Example:
         >>> IntegerIds(np.array([70, 10, 20])).find(np.array([10, 11, 70])).tolist()
@@ -133,7 +134,7 @@ class IntegerIds(NodeIds):
 
 
 class StringIds(NodeIds):
-    """String ids, found through arrow's hash table; none so long that all together, stored alike, would fill a disk."""
+    """String ids, found by arrow's hash table; refuses ids so long that storing all at one width would fill a disk."""
 
     def __init__(self, values: Any) -> None:
         self.values = values
@@ -151,11 +152,11 @@ class StringIds(NodeIds):
         return len(self.values)
 
     def find(self, ids: Any) -> np.ndarray:
-        found = pc.index_in(ids, value_set=self.values)
-        return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False)).astype(np.int64)
+        positions = pc.index_in(ids, value_set=self.values)
+        return np.asarray(positions.fill_null(-1).to_numpy(zero_copy_only=False)).astype(np.int64)
 
     def pairs(self, batches: Iterator[EdgeBatch]) -> Iterator[tuple[EdgeBatch, np.ndarray, np.ndarray]]:
-        # As one scan, so that the hash table is built once and not once a batch.
+        # One scan over all batches, so that the hash table is built once and not for each batch.
         options = pc.SetLookupOptions(self.values)
         columns = {name: pc.field(name) for name in ("source", "target", "weight")}
         columns |= {f"{name}_at": pc.index_in(pc.field(name), options=options) for name in ("source", "target")}
@@ -182,7 +183,7 @@ class StringIds(NodeIds):
 def _record_batches(
     batches: Iterator[EdgeBatch], types: dict[str, Any], caught: list[PolyformerError]
 ) -> Iterator[Any]:
-    """For arrow's scanner, which would lose our exceptions: the first one is kept and ends the stream."""
+    """Batches for arrow's scanner, which would lose our exceptions: the first exception is kept and ends the stream."""
     try:
         for batch in batches:
             weights = pa.nulls(len(batch.source), pa.float32()) if batch.weights is None else pa.array(batch.weights)
@@ -192,7 +193,7 @@ def _record_batches(
 
 
 def collect_ids(reader: EdgeReader, batches: Iterator[EdgeBatch]) -> NodeIds:
-    """The sorted ids that an edge list names, where there is no node table."""
+    """The sorted ids of an edge list, for a graph without a node table."""
     unique = np.unique if reader.kind == "integer" else _unique_strings
     join = np.concatenate if reader.kind == "integer" else pa.concat_arrays
     known: Any = None
@@ -201,7 +202,7 @@ def collect_ids(reader: EdgeReader, batches: Iterator[EdgeBatch]) -> NodeIds:
     for batch in batches:
         pending += [unique(batch.source), unique(batch.target)]
         size += len(pending[-1]) + len(pending[-2])
-        if known is None or size > max(_PENDING, len(known)):  # merged only when they have doubled: linear work
+        if known is None or size > max(_PENDING, len(known)):  # merge only when the ids have doubled, for linear work
             known, pending, size = unique(join(pending if known is None else [known, *pending])), [], 0
     if known is None:
         raise InvalidData(f"'{reader.name}' has no edges. Give it at least one row.")
@@ -214,7 +215,7 @@ def _unique_strings(values: Any) -> Any:
 
 
 def find_duplicate(values: Any) -> tuple[int, int] | None:
-    """Two rows that hold the same id, if there are such.
+    """Two rows that hold the same id; None if all ids differ.
 
     >>> find_duplicate(np.array([3, 5, 3]))
     (0, 2)

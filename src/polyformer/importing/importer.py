@@ -1,17 +1,16 @@
-"""The two ways in: write a graph directory, or read a source into memory."""
+"""The two ways to read a source: import it into a graph directory, or open it in memory."""
 
 from __future__ import annotations
 
 import logging
-import shutil
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from polyformer.errors import InvalidData, OutOfResources
+from polyformer.errors import InvalidData
+from polyformer.files import map_npy, require_disk
 from polyformer.graph import Graph
 from polyformer.graph_checks import check_degrees
 from polyformer.importing.csr_writer import CsrWriter, write_csr
@@ -25,7 +24,8 @@ from polyformer.importing.readers import is_native, read_source
 from polyformer.importing.resident import spare_bytes
 from polyformer.importing.source import Source, build_task, pour_edges
 from polyformer.importing.synthetic import is_synthetic, write_synthetic
-from polyformer.progress import Stages
+from polyformer.limits import check_node_count
+from polyformer.reporter import SILENT, Reporter
 from polyformer.tasks import Task
 
 __all__ = ["import_graph", "open_source"]
@@ -34,9 +34,9 @@ _log = logging.getLogger("polyformer")
 
 
 def import_graph(
-    source: str | Path, destination: str | Path, options: ImportOptions | None = None, progress: Stages | None = None
+    source: str | Path, destination: str | Path, options: ImportOptions | None = None, reporter: Reporter = SILENT
 ) -> ImportSummary:
-    """Write ``source``, in any format that is read, as a graph directory at ``destination``.
+    """Write ``source``, in any supported format, as a graph directory at ``destination``.
 
     Edges and features are streamed within ``options.memory``, whatever their number. The directory appears whole, or
     not at all; after a kill, the next import to the same place removes what was left.
@@ -49,14 +49,14 @@ def import_graph(
     started = time.perf_counter()
     options, path, destination = options or ImportOptions(), Path(source), Path(destination)
     if is_synthetic(source):
-        return write_synthetic(str(source), destination, progress)
+        return write_synthetic(str(source), destination, reporter)
     if is_native(path):
         return _copy(path, destination, options.metric, started)
     with import_folder(destination) as folder:
         opened = read_source(path, options)
-        sorter, writer, ids = _write_edges(opened, folder, destination, options, progress)
-        write_features(folder, opened.features, ids.num_nodes, progress)
-        # Labels are checked and written by a task around a graph without edges: the edges stay on disk.
+        sorter, writer, ids = _write_edges(opened, folder, destination, options, reporter)
+        write_features(folder, opened.features, ids.num_nodes, reporter)
+        # A task with a graph without edges checks and writes the labels: the edges stay on disk.
         task = build_task(opened, Graph(np.empty((2, 0), np.int64), num_nodes=ids.num_nodes), ids, options)
         num_features = 0 if opened.features is None else opened.features.num_columns
         write_manifest(folder, ids.num_nodes, writer.num_entries, num_features, task)
@@ -81,32 +81,35 @@ def import_graph(
 
 
 def _write_edges(
-    source: Source, folder: Path, destination: Path, options: ImportOptions, progress: Stages | None
+    source: Source, folder: Path, destination: Path, options: ImportOptions, reporter: Reporter
 ) -> tuple[EdgeSorter, CsrWriter, NodeIds]:
     weighted = source.edges.weighted
     _check_disk(source.edges.num_rows, weighted, destination)
     capacity = spare_bytes(options.memory) // BYTES_PER_ENTRY[weighted]
-    sorter, ids = pour_edges(source, lambda: EdgeSorter(folder / "work", capacity, weighted), progress)
+    sorter, ids = pour_edges(source, lambda: EdgeSorter(folder / "work", capacity, weighted), reporter)
     try:
-        writer = write_csr(folder, sorter, ids.num_nodes, progress)
+        _check_pointers(ids.num_nodes, destination)
+        writer = write_csr(folder, sorter, ids.num_nodes, reporter)
         if weighted:
-            check_degrees(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("indptr", "weights")))
+            check_degrees(*(map_npy(folder / f"{name}.npy") for name in ("indptr", "weights")))
     finally:
         sorter.close()
     return sorter, writer, ids
 
 
 def _check_disk(rows: int | None, weighted: bool, destination: Path) -> None:
-    """Refuse at once what cannot fit: sorted runs and the result, two entries an edge each."""
+    """Refuse an import whose sorted runs and result, each of two entries an edge, do not fit on the disk."""
     if rows is None:
         return
     needed = rows * 2 * (24 if weighted else 12)
-    free = shutil.disk_usage(destination.parent).free
-    if free < needed:
-        raise OutOfResources(
-            f"Importing {rows:,} edges needs about {needed / 1e9:.1f} GB of disk at '{destination.parent}'. "
-            f"Got {free / 1e9:.1f} GB. Free some or choose another disk."
-        )
+    sentence = f"Importing {rows:,} edges needs about"
+    require_disk(sentence, needed, destination.parent, "Free some or choose another disk.")
+
+
+def _check_pointers(num_nodes: int, destination: Path) -> None:
+    """Refuse row pointers that cannot fit: nodes without an edge cost nothing in a source, but 8 bytes each here."""
+    needed = 8 * (check_node_count(num_nodes) + 1)
+    require_disk(f"{num_nodes:,} nodes need", needed, destination.parent, "Free some or choose another disk.")
 
 
 def _notes(source: Source, task: Task, rows: int, loops: int, edges: int) -> tuple[str, ...]:
@@ -131,11 +134,11 @@ def _notes(source: Source, task: Task, rows: int, loops: int, edges: int) -> tup
 
 
 def _direction_note(source: Source, rows: int, edges: int) -> str | None:
-    """A sentence where an edge list may mean a direction: not if every edge is given both ways.
+    """A sentence if an edge list may mean a direction; None if every edge is given both ways.
 
     Args:
         rows: number of rows of the edge list, without self-loops.
-        edges: undirected edges that came of them.
+        edges: number of undirected edges made of these rows.
     """
     if rows == 2 * edges:
         return None
@@ -188,23 +191,22 @@ class _Held:
 def open_source(
     path: str | Path,
     options: ImportOptions | None = None,
-    progress: Stages | None = None,
-    report: Callable[[str], None] | None = None,
+    reporter: Reporter = SILENT,
 ) -> Task:
-    """A source as a task: a graph directory is opened as it is (memory-mapped), other formats are read into memory.
+    """Open a source as a task: a graph directory is memory-mapped, other formats are read into memory.
 
     Without labels the task has all labels -1 and no splits, which is enough for tokens and predictions.
 
     Args:
         path: folder or file.
         options: as for :func:`import_graph`; ignored for a graph directory.
-        report: called with each line that tells which columns were taken as what; by default they are logged.
+        reporter: hears how far reading is, and which columns were taken as what; the latter is logged as well.
     """
     options, path = options or ImportOptions(), Path(path)
     if is_native(path):
         return Task.load(path)
     source = read_source(path, options)
-    held, ids = pour_edges(source, _Held, progress)
+    held, ids = pour_edges(source, _Held, reporter)
     ends = np.stack([np.concatenate([getattr(b, end) for b in held.batches]) for end in ("source", "target")])
     weights = np.concatenate([b.weights for b in held.batches]) if source.edges.weighted else None
     features = None if source.features is None else source.features.whole()
@@ -214,5 +216,6 @@ def open_source(
     task = build_task(source, graph, ids, options)
     loops = int(np.count_nonzero(ends[0] == ends[1]))
     for line in (*match_lines(source.matched), *_notes(source, task, ends.shape[1], loops, graph.num_edges)):
-        (report or _log.info)(line)
+        _log.info(line)
+        reporter.say(line)
     return task

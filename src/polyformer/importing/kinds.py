@@ -1,4 +1,4 @@
-"""What a column of a table holds, in a user's words."""
+"""What kind of values a column of a table holds, in plain words."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def is_list(kind: Any) -> bool:
 
 
 def kind_words(kind: Any) -> str:
-    """The kind of a column for a sentence.
+    """The kind of a column in words.
 
     >>> [kind_words(kind) for kind in (pa.int32(), pa.date32(), pa.list_(pa.string()), pa.binary())]
     ['whole numbers', 'dates', 'lists of text', 'raw bytes']

@@ -1,4 +1,4 @@
-"""Labels and splits: from what a table says to class numbers and node numbers."""
+"""Turn the label and split columns of a table into class numbers and node numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polyformer.importing.kinds import is_date, is_number, is_string, kind_words
 from polyformer.importing.numbers import as_numbers
 from polyformer.importing.options import ImportOptions
 from polyformer.importing.rows import row_of
-from polyformer.splits import Split, balanced_split, ordered_split, uniform_split
+from polyformer.splits import Split, balanced_split, has_label, ordered_split, uniform_split
 
 __all__ = ["Labels", "check_training_classes", "draw_splits", "encode_labels", "encode_split", "split_by_time"]
 
@@ -28,7 +28,7 @@ SPLIT_WORDS = {
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """(N,) int64 classes with -1, or float64 values with NaN, for unlabelled nodes; and what the classes are called."""
+    """Labels (N,), int64 classes with -1 or float64 values with NaN for unlabelled nodes, and the classes' names."""
 
     values: np.ndarray
     class_names: tuple[str, ...] | None = None
@@ -37,15 +37,15 @@ class Labels:
     @property
     def known(self) -> np.ndarray:
         """(N,) bool: which nodes have a label."""
-        return ~np.isnan(self.values) if self.values.dtype.kind == "f" else self.values >= 0
+        return has_label(self.values)
 
 
 def encode_labels(column: Any, options: ImportOptions, text: bool = False) -> Labels:
     """Class numbers or values from a column of integers, booleans, strings or real numbers.
 
     Args:
-        column: an arrow array; null is unlabelled.
-        text: whether it was read from text, so that strings may be numbers.
+        column: an arrow array; null means unlabelled.
+        text: whether the column was read from text, so that strings may be numbers.
 
     Example:
         >>> encode_labels(pa.array(["cat", None, "dog", "cat"]), ImportOptions())
@@ -159,7 +159,7 @@ def split_by_time(column: Any, labels: Labels, name: str, table: str) -> Split:
 
     Args:
         column: numbers, dates, or dates as text.
-        name, table: of the column and its table, for what is refused.
+        name, table: names of the column and its table, for messages.
     """
     usable = is_number(column.type) or is_date(column.type) or is_string(column.type)
     times = as_numbers(column) if usable else np.full(len(column), np.nan)
@@ -178,7 +178,7 @@ def split_by_time(column: Any, labels: Labels, name: str, table: str) -> Split:
 
 
 def check_training_classes(labels: Labels, splits: Sequence[Split]) -> str | None:
-    """A sentence about the first class that no training node has, if there is one."""
+    """A sentence about the first class that no training node has; None if training has all classes."""
     if labels.values.dtype.kind == "f":
         return None
     present = np.unique(labels.values[labels.known])

@@ -11,6 +11,8 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from polyformer.errors import DataNotFound, InvalidData
+from polyformer.files import read_sparse, reading, source_bytes
+from polyformer.formats.market import read_market
 from polyformer.formats.matrices import Matrices, read_matlab, read_matrices
 from polyformer.formats.planetoid import PARTS, read_planetoid
 from polyformer.graph_checks import validate_sparse
@@ -20,7 +22,7 @@ from polyformer.importing.identifiers import DenseIds
 from polyformer.importing.labels import Labels, encode_labels
 from polyformer.importing.options import ColumnMatch, ImportOptions
 from polyformer.importing.source import Source
-from polyformer.importing.tables import reading
+from polyformer.limits import check_claimed_nodes
 from polyformer.splits import Split
 
 __all__ = [
@@ -35,43 +37,39 @@ __all__ = [
 
 
 def read_scipy_npz(path: Path, options: ImportOptions) -> Source:
-    """What ``scipy.sparse.save_npz`` wrote: an adjacency matrix."""
+    """Read an adjacency matrix that ``scipy.sparse.save_npz`` wrote."""
+    matrix = read_sparse(path)
     with reading(path):
-        matrix = sp.load_npz(path)
         validate_sparse(matrix)
     return _source("scipy npz", path, Matrices(matrix), options)
 
 
 def read_matrix_market(path: Path, options: ImportOptions) -> Source:
     """An adjacency matrix in the format of the SuiteSparse collection, plain or gzipped."""
-    import scipy.io
-
-    with reading(path):
-        matrix = sp.coo_matrix(scipy.io.mmread(str(path)))
-    return _source("Matrix Market", path, Matrices(matrix), options)
+    return _source("Matrix Market", path, Matrices(read_market(path)), options)
 
 
 def read_matrix_npz(path: Path, options: ImportOptions) -> Source:
-    """Arrays ``adj_*``, ``attr_*`` and ``labels``, as in gnn-benchmark; features stay as they are."""
+    """Read arrays ``adj_*``, ``attr_*`` and ``labels``, as in gnn-benchmark; features stay as they are."""
     return _source("gnn-benchmark npz", path, read_matrices(path), options)
 
 
 def read_matlab_file(path: Path, options: ImportOptions) -> Source:
-    """An adjacency matrix or edges, features and labels in a MATLAB 5 file."""
+    """Read an adjacency matrix or edges, features and labels from a MATLAB 5 file."""
     return _source("MATLAB", path, read_matlab(path), options)
 
 
 MATRIX_READERS = {".mat": read_matlab_file, ".mtx": read_matrix_market, ".mtx.gz": read_matrix_market}
-"""By the ending of a file's name."""
+"""Readers by the ending of the file's name."""
 
 
 def is_planetoid(folder: Path) -> bool:
-    """Whether this is a folder of Planetoid's files, or one whose ``raw`` part is."""
+    """Whether a folder, or its ``raw`` folder, holds Planetoid's files."""
     return any(any(place.glob("ind.*.graph")) for place in (folder, folder / "raw"))
 
 
 def read_planetoid_folder(folder: Path, options: ImportOptions) -> Source:
-    """``ind.NAME.x`` … ``ind.NAME.test.index``: features as they are, and the public split."""
+    """Read ``ind.NAME.x`` … ``ind.NAME.test.index``: features as they are, and the public split."""
     raw = folder if any(folder.glob("ind.*.graph")) else folder / "raw"
     names = sorted(path.name.split(".")[1] for path in raw.glob("ind.*.graph"))
     if len(names) > 1:
@@ -115,6 +113,7 @@ def _source(
     count = int(matrix.shape[0])
     if matrix.shape[0] != matrix.shape[1]:
         raise InvalidData(f"The adjacency matrix in '{path}' must be square. Got shape {matrix.shape}.")
+    check_claimed_nodes(count, source_bytes(path), str(path))
     weights = None if options.weight_column == "" or np.all(matrix.data == 1) else matrix.data
     edges = ArrayEdges(np.stack([matrix.row, matrix.col]), weights, path.name)
     features = None if held.features is None or options.features == () else ArrayFeatures(held.features)

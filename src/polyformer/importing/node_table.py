@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from polyformer.errors import InvalidData
 from polyformer.importing.column_choice import ColumnChoice, plain
-from polyformer.importing.columns import NODE_ROLES, match_column, require_column
+from polyformer.importing.column_roles import NODE_ROLES, match_column, require_column
 from polyformer.importing.edges import as_ids, id_kind
 from polyformer.importing.features import TableFeatures
 from polyformer.importing.identifiers import DenseIds, IntegerIds, NodeIds, StringIds, find_duplicate
@@ -22,7 +22,7 @@ __all__ = ["NodeTable"]
 
 
 class NodeTable:
-    """A node table after one pass over it: everything but the features, which stay on disk until they are streamed."""
+    """What one pass over a node table gives: all but the features, which stay on disk until they are streamed."""
 
     ids: NodeIds
     labels: Labels | None = None
@@ -45,7 +45,7 @@ class NodeTable:
         self.given = None if options.columns is None else {column.name: column for column in options.columns}
         free = [name for name in names if name not in (self.given or {})]
         if self.given is not None and sum(name.strip().lower() in NODE_ROLES["label"] for name in free) > 1:
-            given["label"] = given["label"] or ""  # of a graph that a model is applied to labels can wait
+            given["label"] = given["label"] or ""  # a graph that a model is applied to needs no labels
         self.id_column = require_column("id", NODE_ROLES["id"], free, given["id"], self.name)
         self.label_column, self.split_column = (
             match_column(role, NODE_ROLES[role], free, given[role], self.name) for role in ("label", "split")
@@ -71,7 +71,7 @@ class NodeTable:
         self.matched = self._matches()
 
     def _leave_out(self, ignored: list[str]) -> list[str]:
-        """Keep columns of roles that are to be ignored out of the features, unless they are asked for; says which."""
+        """Keep ignored columns out of the features, unless the user names them as features; returns a note for each."""
         common = {name for role in ignored for name in NODE_ROLES[role]}
         unused_columns = [name for name in self.table.names if name.strip().lower() in common]
         if self.options.features is not None or self.given is not None:
@@ -80,7 +80,7 @@ class NodeTable:
         return [f"'{name}' is left out; name it in --features to have it as one." for name in unused_columns]
 
     def _read(self, notes: list[str]) -> dict[str, Any]:
-        """Ids, labels and splits whole; and of the features, how they are to be read."""
+        """Read ids, labels and splits as a whole, and decide how the features will be read."""
         roles = [column for column in (self.id_column, self.label_column, self.split_column) if column]
         choice = ColumnChoice(self.table, self.options, self._feature_names(roles), self.given)
         self.types = choice.types | {column: pa.string() for column in roles}

@@ -1,4 +1,4 @@
-"""Numbers and dates of a table as float64, and what is known of such a column after one pass over it."""
+"""Numbers and dates of a table as float64, and counts and the median of such a column."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _days(values: Any) -> np.ndarray:
 
 
 def _digits(text: Any) -> np.ndarray:
-    """Two digits of a time of day as a number; 0 where there are none."""
+    """Two digits of a time of day as a number; 0 if there are no digits."""
     there = pc.if_else(pc.match_substring_regex(text, r"^\d\d$"), text, "0")
     return np.asarray(there.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False))
 
@@ -61,7 +61,7 @@ class NumberScan:
     """Counts and a median of one column, gathered batch by batch in bounded memory.
 
     Args:
-        most_held: at most so many values are held; of more, evenly spaced ones.
+        most_held: largest number of values held; of a longer column, evenly spaced values are held.
     """
 
     def __init__(self, most_held: int) -> None:
@@ -70,7 +70,7 @@ class NumberScan:
         self._whole = True
 
     def add(self, numbers: np.ndarray, nulls: int) -> None:
-        """Take in a batch of :func:`as_numbers`, in which so many cells are empty; others may be no dates."""
+        """Take in a batch of :func:`as_numbers` with ``nulls`` empty cells; other NaN are texts that are no dates."""
         missing = np.isnan(numbers)
         self.nulls += nulls
         self.missing += int(missing.sum())
@@ -87,26 +87,26 @@ class NumberScan:
 
     @property
     def median(self) -> float:
-        """The middle value of those that are there; of an even number the lower one, so that flags stay flags."""
+        """The median of the values; of an even number the lower middle one, so that the median of flags is a flag."""
         known = np.sort(self._held[~np.isnan(self._held)])
         return float(known[(len(known) - 1) // 2]) if len(known) else 0.0
 
     @property
     def all_different(self) -> bool:
-        """Whether it holds whole numbers, each once, in enough rows for that to mean something."""
+        """Whether the column holds whole numbers that all differ, in enough rows for that to mean something."""
         if self.missing or not self._whole or self.rows < _ID_ROWS:
             return False
         return len(np.unique(self._held)) == len(self._held)
 
     @property
     def counts_rows(self) -> bool:
-        """Whether it holds the numbers of the rows, as programs write them beside a table."""
+        """Whether the column holds the numbers of the rows, which programs write beside a table."""
         steps = np.arange(len(self._held)) * self._stride
         return self.all_different and any(np.array_equal(self._held, steps + first) for first in (0, 1))
 
 
 def is_id_name(name: str) -> bool:
-    """Whether a column is called like an id.
+    """Whether the name of a column is that of an id.
 
     >>> [is_id_name(name) for name in ("new_id", "userId", "UID", "paid", "days", "Unnamed: 0")]
     [True, True, True, False, False, False]
@@ -116,10 +116,10 @@ def is_id_name(name: str) -> bool:
 
 
 def refuse_unusable(numbers: np.ndarray, name: str, start: int, table: str) -> None:
-    """Refuse infinite numbers and those that float32 or training cannot hold, with their row.
+    """Refuse infinite numbers, and numbers too large for float32 or training; the message names the row.
 
     Args:
-        numbers: (n,) or (n, w), with NaN for missing ones, which pass; the first is of row ``start``.
+        numbers: (n,) or (n, w), from row ``start`` on; NaN means missing and passes.
     """
     bad = np.argwhere(np.abs(numbers) > LARGEST_FEATURE)  # false for NaN
     if len(bad):

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from polyformer.errors import DataNotFound, InvalidData
+from polyformer.files import source_bytes
 from polyformer.importing.edges import TableEdges
 from polyformer.importing.features import NumberColumn, TableFeatures
 from polyformer.importing.identifiers import DenseIds
@@ -16,24 +17,27 @@ from polyformer.importing.labels import Labels, check_training_classes, encode_l
 from polyformer.importing.options import ColumnMatch, ImportOptions
 from polyformer.importing.source import Source
 from polyformer.importing.tables import Table, open_table
+from polyformer.limits import check_claimed_nodes
 from polyformer.splits import Split
 
 __all__ = ["is_ogb", "read_ogb"]
 
 
 def is_ogb(folder: Path) -> bool:
-    """Whether this is such a folder, or its ``raw`` part."""
+    """Whether a folder is that of an OGB data set, or its ``raw`` folder."""
     return any((place / "edge.csv.gz").is_file() for place in (folder, folder / "raw"))
 
 
 def read_ogb(folder: Path, options: ImportOptions) -> Source:
-    """``raw/edge.csv.gz``, ``num-node-list``, and if there ``node-feat``, ``node-label`` and ``split/*/train`` …."""
+    """Read ``raw/edge.csv.gz``, ``num-node-list``; if present ``node-feat``, ``node-label``, ``split/*/train`` …."""
     raw = folder if (folder / "edge.csv.gz").is_file() else folder / "raw"
     root = raw.parent if raw.name == "raw" else raw
     counts = _numbers(raw / "num-node-list.csv.gz")
     if len(counts) != 1:
         raise InvalidData(f"'{raw}' must hold one graph. Got {len(counts)} in num-node-list.csv.gz.")
-    num_nodes = int(counts[0])
+    if counts.dtype.kind not in "iu":
+        raise InvalidData(f"'{raw / 'num-node-list.csv.gz'}' must hold a whole number. Got none. Restore it.")
+    num_nodes = check_claimed_nodes(int(counts[0]), source_bytes(raw), str(raw / "num-node-list.csv.gz"))
     edges = TableEdges(open_table(raw / "edge.csv.gz"), options, "integer")
     matched, notes = [*edges.matched], []
     features = _features(raw / "node-feat.csv.gz")
@@ -64,7 +68,10 @@ def read_ogb(folder: Path, options: ImportOptions) -> Source:
 
 def _column(table: Table, kind: Any) -> Any:
     name = table.names[0]
-    return pa.concat_arrays([batch.column(0) for batch in table.batches([name], {name: kind})])
+    batches = [batch.column(0) for batch in table.batches([name], {name: kind})]
+    if not batches:
+        raise InvalidData(f"'{table.name}' has no rows. Restore it from the archive.")
+    return pa.concat_arrays(batches)
 
 
 def _numbers(path: Path) -> np.ndarray:

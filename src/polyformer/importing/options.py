@@ -10,8 +10,9 @@ from pathlib import Path
 
 from polyformer.columns import Column
 from polyformer.errors import InvalidParameter, UnknownName
-from polyformer.metrics import METRICS
+from polyformer.machine import parse_bytes
 from polyformer.registry import suggest
+from polyformer.settings import setting
 
 __all__ = [
     "BY_TIME",
@@ -33,7 +34,7 @@ LABEL_KINDS = ("auto", "classes", "values")
 MISSING = ("fill", "refuse")
 
 _MOST_LINES = 10
-"""More columns of one role than this are told in one line."""
+"""More columns of one role than this share one line."""
 
 _PLURALS = {"feature": "features", "category": "categories", "feature vector": "feature vectors"}
 
@@ -42,62 +43,79 @@ _PLURALS = {"feature": "features", "category": "categories", "feature vector": "
 class ImportOptions:
     """How a source is read. Every field has a default; columns not named are matched by common names.
 
+    Fields declared by ``setting`` are options of ``polyformer import``, and their texts are its help.
+
     Attributes:
-        edges: edge table or raw pairs, where SOURCE is not a folder that holds it.
-        nodes: node table, likewise.
-        source_column, target_column, weight_column: columns of the edge table; ``weight_column=""`` ignores weights.
-        id_column, label_column, split_column: columns of the node table; ``""`` ignores labels or splits, wherever
-            the source has them, and leaves columns of their common names out of the features.
-        features: feature columns in this order; None takes every other column, ``()`` none.
-        categories: columns to encode one-hot whatever their type.
-        columns: read these features, as another table was read; columns beside them are left alone.
-        missing: ``fill`` puts the median where a number is missing, and marks those nodes in a column of zeros and
-            ones; ``refuse`` refuses missing numbers.
-        split_by: column of numbers or dates: oldest nodes train, newest test; it is no feature unless it is named.
+        columns: features to read as another table was read; columns beside them are left alone.
         max_categories: a text column with more distinct values than this is not taken for a category.
-        id_type: ``auto``, ``integer`` or ``string`` (keeps leading zeros of ids in CSV files).
-        label_kind: ``auto`` (real numbers are values, all else classes), ``classes`` or ``values``.
-        protocol: ``uniform`` or ``balanced``, how splits are drawn where the source has none; ``none`` draws none, for
-            a graph on which nothing is trained.
-        seed, num_splits: split i is drawn with ``seed + i``.
-        num_nodes: for edges without a node table; ids must then lie in 0..num_nodes-1.
-        metric: a name in ``METRICS``; by default accuracy, or r2 for values.
-        name: what the data is called in runs and reports; by default the name of SOURCE.
-        encoding: encoding of CSV files, e.g. ``latin-1``; by default what a byte-order mark says, else UTF-8.
-        decimal: ``.`` or ``,``, the decimal mark in CSV files; by default recognised where semicolons or tabs separate
-            cells.
-        memory: bound in bytes on the resident memory of an import.
+        num_nodes: number of nodes of edges without a node table; ids must then lie in 0..num_nodes-1.
+        name: name of the data in runs and reports; by default the name of SOURCE.
 
     Example:
         >>> ImportOptions(id_column="user", features=("age", "country")).protocol
         'uniform'
     """
 
-    edges: Path | None = None
-    nodes: Path | None = None
-    source_column: str | None = None
-    target_column: str | None = None
-    weight_column: str | None = None
-    id_column: str | None = None
-    label_column: str | None = None
-    split_column: str | None = None
-    features: tuple[str, ...] | None = None
-    categories: tuple[str, ...] = ()
+    edges: Path | None = setting(None, "Edge table or raw pairs. [default: the file with a usual name in SOURCE]")
+    nodes: Path | None = setting(None, "Node table. [default: the file with a usual name in SOURCE]")
+    source_column: str | None = setting(None, "Column of the edge table: one end of an edge. [default: by name]")
+    target_column: str | None = setting(None, "Column of the edge table: the other end. [default: by name]")
+    weight_column: str | None = setting(
+        None, "Column of the edge table: weight; '' ignores weights. [default: by name]"
+    )
+    id_column: str | None = setting(None, "Column of the node table: node id. [default: by name]")
+    label_column: str | None = setting(
+        None,
+        "Column of the node table: class or value; '' ignores labels wherever SOURCE has them, and a column named like "
+        "labels is no feature. [default: by name]",
+    )
+    split_column: str | None = setting(
+        None,
+        "Column of the node table: train, val or test; '' ignores splits wherever SOURCE has them, and a column named "
+        "like splits is no feature. [default: by name]",
+    )
+    features: tuple[str, ...] | None = setting(
+        None, "Feature columns, in this order; '' takes none. [default: all other columns]", metavar="A,B,…"
+    )
+    categories: tuple[str, ...] = setting((), "Columns to encode one-hot, whatever their type.", metavar="A,B,…")
     columns: tuple[Column, ...] | None = None
-    missing: str = "fill"
-    split_by: str | None = None
+    missing: str = setting(
+        "fill",
+        "What happens to missing numbers: fill puts the column's median there and adds a column of zeros and ones that "
+        "marks these nodes; refuse ends the import.",
+    )
+    split_by: str | None = setting(
+        None,
+        "Column of numbers or dates: the oldest 60 % of the nodes train, the newest 20 % test. This column is no "
+        "feature unless --features names it.",
+        metavar="COLUMN",
+    )
     max_categories: int = 100
-    id_type: str = "auto"
-    label_kind: str = "auto"
-    protocol: str = "uniform"
-    seed: int = 0
-    num_splits: int = 1
+    id_type: str = setting("auto", "Type of node ids: auto, integer or string (keeps leading zeros in CSV files).")
+    label_kind: str = setting(
+        "auto", "What labels are: auto (real numbers are values, all else classes), classes or values (regression)."
+    )
+    protocol: str = setting(
+        "uniform",
+        "How splits are drawn if SOURCE has none: uniform, balanced, or none for a graph on which nothing is trained.",
+    )
+    seed: int = setting(0, "Seed for drawing the splits; split i is drawn with seed + i.")
+    num_splits: int = setting(1, "Number of splits to draw.")
     num_nodes: int | None = None
-    metric: str = ""
+    metric: str = setting(
+        "",
+        "Metric to select and report by, e.g. balanced_accuracy or mae. [default: accuracy, or r2 for values]",
+    )
     name: str = ""
-    encoding: str = ""
-    decimal: str = ""
-    memory: int = 2 * 1024**3
+    encoding: str = setting("", "Encoding of CSV files, e.g. latin-1. [default: by byte-order mark, else UTF-8]")
+    decimal: str = setting(
+        "",
+        "Decimal mark in CSV files. [default: recognised where semicolons or tabs separate cells]",
+        metavar=".|,",
+    )
+    memory: int = setting(
+        2 * 1024**3, "Use at most this much resident memory. [default: 2GiB]", metavar="SIZE", parse=parse_bytes
+    )
 
     def __post_init__(self) -> None:
         self._check_text_options()
@@ -110,6 +128,8 @@ class ImportOptions:
             if value not in choices:
                 raise UnknownName(f"Unknown {name} '{value}'. {suggest(value, choices)}")
         if self.metric:
+            from polyformer.metrics import METRICS  # imported late, as it loads numpy, for which --help must not wait
+
             METRICS[self.metric]
         for name, number, least in (
             ("num_splits", self.num_splits, 1),

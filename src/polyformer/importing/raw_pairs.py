@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
+from polyformer.files import open_regular, read_npy_header, reading
 from polyformer.importing.edges import EdgeBatch, EdgeReader, node_numbers
 from polyformer.importing.options import ColumnMatch
-from polyformer.importing.tables import BATCH_ROWS, reading
+from polyformer.importing.tables import BATCH_ROWS
 
 __all__ = ["RAW_ENDINGS", "RawPairs"]
 
@@ -21,7 +22,7 @@ RAW_ENDINGS = (".bin", ".i32", ".npy")
 
 
 class RawPairs(EdgeReader):
-    """Pairs of node numbers in a file: all pairs one after the other, or in an ``.npy`` of (2, E) all sources first."""
+    """Pairs of node numbers in a file, one pair after the other; an ``.npy`` of (2, E) has all sources first."""
 
     kind = "integer"
 
@@ -42,7 +43,7 @@ class RawPairs(EdgeReader):
     def batches(self) -> Iterator[EdgeBatch]:
         assert self.num_rows is not None
         width = self.dtype.itemsize
-        with reading(self.path), self.path.open("rb") as file:
+        with reading(self.path), open_regular(self.path) as file:
             for start in range(0, self.num_rows, BATCH_ROWS):
                 count = min(BATCH_ROWS, self.num_rows - start)
                 if self.paired:
@@ -57,18 +58,16 @@ class RawPairs(EdgeReader):
 
 
 def _layout(path: Path) -> tuple[np.dtype, int, int, bool]:
-    """Dtype, where the numbers start, how many edges, and whether the two ends of an edge stand side by side."""
+    """Dtype, offset of the numbers, number of edges, and whether the two ends of an edge are neighbours in the file."""
     if path.suffix.lower() != ".npy":
         size = path.stat().st_size
         if size % 8:
             raise FileCorrupt(f"'{path}' must hold pairs of int32, so its size must divide by 8. Got {size} bytes.")
         return np.dtype("<i4"), 0, size // 8, True
-    with path.open("rb") as file:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read(file)
-        offset = file.tell()
+    with open_regular(path) as file:
+        header = read_npy_header(file)
+    shape, dtype = header.shape, header.dtype
     if dtype.kind not in "iu" or len(shape) != 2 or 2 not in shape:
         raise InvalidData(f"'{path}' must hold integers of shape (2, E) or (E, 2). Got {dtype} {shape}.")
     rows_first = shape[0] == 2
-    return dtype, offset, shape[1] if rows_first else shape[0], rows_first == fortran
+    return dtype, header.offset, shape[1] if rows_first else shape[0], rows_first == header.fortran_order

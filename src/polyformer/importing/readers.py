@@ -1,4 +1,4 @@
-"""Which reader opens a path."""
+"""Choose the reader of a path."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _WHOLE_FILES = (".npz", ".pt", ".pth", *MATRIX_READERS)
 
 
 def is_native(path: Path) -> bool:
-    """Whether this is a graph directory of our own."""
+    """Whether a path is a graph directory."""
     return (path / "manifest.json").is_file()
 
 
 def read_source(path: Path, options: ImportOptions) -> Source:
-    """Open a folder or file of any format but our own: everything but edges and features is read."""
+    """Open a folder or file in any format but a graph directory; reads all but edges and features."""
     source = _read(path, options)
     return replace(source, splits=None) if options.split_column == "" and options.split_by is None else source
 
@@ -128,7 +128,7 @@ def _find_tables(path: Path, options: ImportOptions) -> tuple[Path, Path | None]
 
 
 def _unread_tables(path: Path, edges: Path) -> list[str]:
-    """A note on tables beside the edges where none was taken for the nodes."""
+    """A note on tables beside the edges, if none of them was taken as the node table."""
     places = sorted(path.iterdir()) if path.is_dir() else []
     others = [place.name for place in places if place != edges and place.name.lower().endswith(_TABLES)]
     return [f"'{others[0]}' was not read. If it has a row for each node, name it with --nodes."] if others else []
@@ -149,12 +149,12 @@ def _advice_for_folder(folder: Path) -> str:
 
 
 def _placed(folder: Path, given: Path) -> Path:
-    """A file named by the user: as it is, else inside the source folder."""
+    """The path of a file that the user named: the path itself, else a path inside the source folder."""
     return given if given.exists() or not (folder / given).exists() else folder / given
 
 
 def _only(folder: Path, names: tuple[str, ...], endings: tuple[str, ...], option: str) -> Path | None:
-    """The table with one of these names; else the only one whose name ends in one of them, as in ``shop_edges.csv``."""
+    """The table with one of these names; else the only table whose name ends so, such as ``shop_edges.csv``."""
     usual = {name + ending for name in names for ending in endings}
     tables = sorted(place for place in folder.iterdir() if place.is_dir() or place.name.lower().endswith(endings))
     exact = [place for place in tables if place.name.lower() in (names if place.is_dir() else usual)]

@@ -7,12 +7,12 @@ from polyformer.machine import resident_bytes
 
 __all__ = ["spare_bytes"]
 
-_RESERVE = 192 << 20  # batches that are being read or written
+_RESERVE = 192 << 20  # bytes of the batches that are read or written
 _LEAST = 32 << 20
 
 
 def spare_bytes(memory: int) -> int:
-    """What sorting may use of a bound of ``memory`` bytes on the whole process."""
+    """Bytes that sorting may use if the whole process may use ``memory`` bytes."""
     used = resident_bytes() + _RESERVE
     if memory - used < _LEAST:
         needed = -(-(used + _LEAST) // (1 << 20))

@@ -1,4 +1,4 @@
-"""How rows of tables are called in sentences: one convention everywhere."""
+"""How messages name the rows of a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ CSV_ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 
 
 def row_of(row: int, table: str) -> str:
-    """A row by its number from 0, as people count rows: from 1, and in a CSV file without the header.
+    """The name of row ``row`` (from 0), as people count rows: from 1, and without the header of a CSV file.
 
     >>> row_of(2, "nodes.csv"), row_of(2, "nodes.parquet")
     ("row 3 of 'nodes.csv' (the header not counted)", "row 3 of 'nodes.parquet'")

@@ -1,4 +1,4 @@
-"""What every reader gives: an edge list to stream, and what is known about the nodes."""
+"""What every reader returns: an edge list to stream, and what is known about the nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from polyformer.importing.features import FeatureStream
 from polyformer.importing.identifiers import DenseIds, NodeIds, NotDense, collect_ids
 from polyformer.importing.labels import Labels, check_training_classes, draw_splits
 from polyformer.importing.options import ColumnMatch, ImportOptions
-from polyformer.progress import Stages
+from polyformer.reporter import SILENT, Reporter
 from polyformer.splits import Split
 from polyformer.tasks import Task
 
@@ -30,11 +30,11 @@ class Source:
     """A graph that has been opened but whose edges and features have not been read.
 
     Attributes:
-        ids: the nodes, or None where the edges alone say which nodes there are.
-        labels: None where nothing is labelled.
-        splits: None where they are to be drawn.
-        preprocessing: those of the notes that tell what was done to the features.
-        protocol: how the splits came about.
+        ids: ids of the nodes; None if there is no list of nodes besides the edges.
+        labels: labels of the nodes; None if no node is labelled.
+        splits: splits of the source; None to draw splits.
+        preprocessing: the notes that say what was done to the features.
+        protocol: name of the way in which the splits were made.
     """
 
     format: str
@@ -52,34 +52,34 @@ class Source:
 
 
 class Sink(Protocol):
-    """Takes node numbers batch by batch."""
+    """Receives batches of node numbers."""
 
     def add(self, batch: EdgeBatch) -> None: ...
 
     def close(self) -> None: ...
 
 
-def pour_edges(source: Source, make_sink: Callable[[], Any], progress: Stages | None = None) -> tuple[Any, NodeIds]:
+def pour_edges(source: Source, make_sink: Callable[[], Any], reporter: Reporter = SILENT) -> tuple[Any, NodeIds]:
     """Read all edges into a new sink; returns it with the nodes.
 
-    Without a node table, integer ids are first taken for node numbers, which needs no dictionary; if they turn out to
-    be far apart, the ids are collected and the edges read again.
+    Without a node table, integer ids are first read as node numbers, which needs no dictionary. If the ids turn out to
+    be far apart, they are collected and the edges are read again.
     """
     reader = source.edges
     if source.ids is None and reader.kind == "integer":
         dense = DenseIds()
         try:
-            return _fill(make_sink(), dense, reader, progress), dense
+            return _fill(make_sink(), dense, reader, reporter), dense
         except NotDense:
             pass
-    ids = source.ids or collect_ids(reader, _watched(reader, "collecting ids", progress))
-    return _fill(make_sink(), ids, reader, progress), ids
+    ids = source.ids or collect_ids(reader, _watched(reader, "collecting ids", reporter))
+    return _fill(make_sink(), ids, reader, reporter), ids
 
 
-def _fill(sink: Sink, ids: NodeIds, reader: EdgeReader, progress: Stages | None) -> Sink:
+def _fill(sink: Sink, ids: NodeIds, reader: EdgeReader, reporter: Reporter) -> Sink:
     rows = 0
     try:
-        for batch in ids.resolve(_watched(reader, "reading edges", progress)):
+        for batch in ids.resolve(_watched(reader, "reading edges", reporter)):
             sink.add(batch)
             rows += len(batch.source)
         if rows == 0:
@@ -92,13 +92,12 @@ def _fill(sink: Sink, ids: NodeIds, reader: EdgeReader, progress: Stages | None)
     return sink
 
 
-def _watched(reader: EdgeReader, stage: str, progress: Stages | None) -> Iterator[EdgeBatch]:
+def _watched(reader: EdgeReader, stage: str, reporter: Reporter) -> Iterator[EdgeBatch]:
     done = 0
     for batch in reader.batches():
         yield batch
         done += len(batch.source)
-        if progress is not None:
-            progress(stage, done, reader.num_rows)
+        reporter.stage(stage, done, reader.num_rows)
 
 
 def check_splits(source: Source) -> None:
@@ -110,7 +109,7 @@ def check_splits(source: Source) -> None:
 
 
 def build_task(source: Source, graph: Graph, ids: NodeIds, options: ImportOptions) -> Task:
-    """Labels, splits and ids around a graph; without labels, a task that holds no splits."""
+    """Make a task from a graph, labels, splits and ids; without labels, the task has no splits."""
     named = ids.values if ids.values is None or isinstance(ids.values, np.ndarray) else string_array(ids.values)
     name = options.name or source.name
     columns, done = None if source.features is None else source.features.origin, source.preprocessing
@@ -129,6 +128,6 @@ def string_array(values: Any) -> np.ndarray:
     """Arrow strings as a numpy array of fixed width, which can be stored without pickle."""
     longest = max(1, pc.max(pc.utf8_length(values)).as_py() or 0)
     array = np.empty(len(values), f"<U{longest}")
-    for start in range(0, len(values), _STRINGS):  # in pieces: Python strings take several times the memory
+    for start in range(0, len(values), _STRINGS):  # in pieces, as Python strings take several times the memory
         array[start : start + _STRINGS] = values.slice(start, _STRINGS).to_pylist()
     return array

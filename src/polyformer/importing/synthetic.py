@@ -1,13 +1,12 @@
-r"""Graphs of any size made up on the spot, for tests of scale: ``synthetic:nodes=1e6,edges=15e6,classes=40``.
+r"""Made-up graphs of any size, for tests of scale: ``synthetic:nodes=1e6,edges=15e6,classes=40``.
 
-Degrees follow a power law, communities carry the label, features are informative of it. Rows of the adjacency are
-computed one by one, in order, so that nothing is sorted: whatever the number of edges, memory holds 12 bytes a node
-while edges are written, 16 while labels are, and some 100 MB of buffers; see ``native/synthetic.cpp``.
+Degrees follow a power law, the label of a node is its community, and features depend on the label. Rows of the
+adjacency are computed in order, so that nothing is sorted. Whatever the number of edges, memory holds 12 bytes a node
+while edges are written, 16 while labels are written, and about 100 MB of buffers; see ``native/synthetic.cpp``.
 """
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,15 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from polyformer.errors import InvalidParameter, MissingDependency, OutOfResources
+from polyformer.errors import InvalidParameter, MissingDependency
+from polyformer.files import NpyWriter, require_disk
 from polyformer.graph import Graph
-from polyformer.importing.array_files import NpyWriter
 from polyformer.importing.directory import import_folder, write_manifest
 from polyformer.importing.options import ImportSummary
 from polyformer.importing.synthetic_options import SyntheticOptions
-from polyformer.machine import format_bytes
 from polyformer.native import call, is_available
-from polyformer.progress import Stages
+from polyformer.reporter import SILENT, Reporter
 from polyformer.splits import uniform_split
 from polyformer.tasks import Task
 
@@ -34,26 +32,26 @@ _LARGEST_SHARE = 400  # no degree is larger than nodes / 400: in papers100M the 
 _ROWS = 1 << 20
 _ENTRIES = 1 << 24
 _SAMPLE = 1 << 19
-_CORRECTIONS = 8  # one or two do where few edges repeat
+_CORRECTIONS = 8  # one or two are enough if few edges repeat
 _FEATURE_BYTES = 1 << 25
 
 
 def is_synthetic(source: str | Path) -> bool:
-    """Whether a source is such a spec, and not a folder of that name."""
+    """Whether a source is a spec of a made-up graph, and not a folder of that name."""
     return str(source).partition(":")[0] == "synthetic" and not Path(source).exists()
 
 
-def write_synthetic(spec: str, destination: Path, progress: Stages | None = None) -> ImportSummary:
+def write_synthetic(spec: str, destination: Path, reporter: Reporter = SILENT) -> ImportSummary:
     """Write the graph that ``spec`` describes as a graph directory."""
     started = time.perf_counter()
     options = SyntheticOptions.parse(spec)
     with import_folder(destination) as folder:
-        _check_disk(options, folder)
+        require_disk("This graph needs", options.disk_bytes, destination.parent, "Free some or choose another disk.")
         maker = _Maker(options)
-        entries, isolated = maker.write_edges(folder, progress)
+        entries, isolated = maker.write_edges(folder, reporter)
         maker.release()
         if options.features:
-            maker.write_features(folder, progress)
+            maker.write_features(folder, reporter)
         task = maker.task()
         write_manifest(folder, options.nodes, entries, options.features, task)
     return ImportSummary(
@@ -76,17 +74,8 @@ def write_synthetic(spec: str, destination: Path, progress: Stages | None = None
     )
 
 
-def _check_disk(options: SyntheticOptions, folder: Path) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < options.disk_bytes:
-        raise OutOfResources(
-            f"This graph needs {format_bytes(options.disk_bytes)} of disk at '{folder.parent}'. "
-            f"Got {format_bytes(free)}. Free some or choose another disk."
-        )
-
-
 class _Maker:
-    """Planned degrees by position, and the native routines that turn them into rows."""
+    """Plans the degree of each position and lets native routines turn degrees into rows."""
 
     def __init__(self, options: SyntheticOptions) -> None:
         if not is_available():
@@ -99,7 +88,7 @@ class _Maker:
         self.stubs = np.empty(0, np.int64)
         mean = wanted = 2 * options.edges / options.nodes
         self._plan(mean)
-        # Repeats and loops are lost; a sample of rows tells how many, and more stubs make up for them.
+        # Repeated edges and loops are dropped; a sample of rows tells how many, and more stubs replace them.
         for _ in range(_CORRECTIONS):
             lengths, _, planned = self._rows(0, min(options.nodes, _SAMPLE))
             kept = int(lengths.sum()) / max(planned, 1)
@@ -115,7 +104,7 @@ class _Maker:
             self._plan(mean)
 
     def _plan(self, mean: float) -> None:
-        """Draw degrees of that mean, as stubs counted up by position, and where stubs are looked up."""
+        """Draw degrees with this mean, as the number of stubs before each position, and an index of the stubs."""
         del self.stubs
         options = self.options
         self.stubs = _planned_degrees(options, mean)
@@ -127,12 +116,12 @@ class _Maker:
         call("synthetic_owners", nodes=options.nodes, stubs=self.stubs, shift=self.shift, owners=self.owners)
 
     def release(self) -> None:
-        """Give back what only edges need."""
+        """Free the memory that only edges need."""
         self.stubs = np.empty(0, np.int64)
         self.owners = np.empty(0, np.int32)
 
     def _rows(self, begin: int, most_rows: int, room: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, int]:
-        """Lengths and columns of rows from ``begin`` on, as many as fit, and how many stubs they own."""
+        """Lengths and columns of the rows from ``begin`` on that fit into ``room``, and their number of stubs."""
         indices = np.empty(max(_ENTRIES, self.options.nodes), np.int32) if room is None else room
         lengths, counts = np.empty(most_rows, np.int32), np.empty(2, np.int64)
         call(
@@ -157,8 +146,8 @@ class _Maker:
         lengths = lengths[:rows]
         return lengths, indices[: int(lengths.sum())], planned
 
-    def write_edges(self, folder: Path, progress: Stages | None) -> tuple[int, int]:
-        """Write ``indptr.npy`` and ``indices.npy``; returns the number of entries and of rows without any."""
+    def write_edges(self, folder: Path, reporter: Reporter) -> tuple[int, int]:
+        """Write ``indptr.npy`` and ``indices.npy``; returns the number of entries and of empty rows."""
         entries = isolated = row = 0
         nodes = self.options.nodes
         # One buffer is filled while the other is written.
@@ -181,13 +170,12 @@ class _Maker:
                 indptr.append(ends)
                 row, entries = row + len(lengths), int(ends[-1])
                 isolated += int(np.count_nonzero(lengths == 0))
-                if progress is not None:
-                    progress("writing edges", row, nodes)
+                reporter.stage("writing edges", row, nodes)
             if pending is not None:
                 pending.result()
         return entries, isolated
 
-    def write_features(self, folder: Path, progress: Stages | None) -> None:
+    def write_features(self, folder: Path, reporter: Reporter) -> None:
         """Write ``features.npy``, row after row."""
         options = self.options
         centres = np.random.default_rng(options.seed).standard_normal((options.classes, options.features), np.float32)
@@ -217,8 +205,7 @@ class _Maker:
                 if pending is not None:
                     pending.result()
                 pending = writer.submit(out.append, block)
-                if progress is not None:
-                    progress("writing features", begin + len(labels), options.nodes)
+                reporter.stage("writing features", begin + len(labels), options.nodes)
             if pending is not None:
                 pending.result()
 
@@ -240,7 +227,7 @@ class _Maker:
             yield begin, labels
 
     def task(self) -> Task:
-        """Labels of the nodes that have one, split 78/8/14 as papers100M's are; the edges stay on disk."""
+        """The task of the labelled nodes, split 78/8/14 as in papers100M; the edges stay on disk."""
         nodes, count = self.options.nodes, self.options.num_labelled
         drawn, labels = np.empty(count, np.int64), np.full(nodes, -1, np.int64)
         call("synthetic_sample", nodes=nodes, seed=self.options.seed, count=count, drawn=drawn)
@@ -257,7 +244,7 @@ class _Maker:
 
 
 def _community_bounds(options: SyntheticOptions) -> np.ndarray:
-    """(classes + 1,): where each community begins; the k-th has a share ∝ 1/√(k+1), and two nodes at least."""
+    """(classes + 1,): where each community begins; the size of the k-th is ∝ 1/√(k+1), and at least two nodes."""
     shares = np.cumsum(1 / np.sqrt(np.arange(1, options.classes + 1)))
     spare = options.nodes - 2 * options.classes
     bounds = np.zeros(options.classes + 1, np.int64)

@@ -1,4 +1,4 @@
-"""What a made-up graph shall be like: the options of ``synthetic:key=value,…``."""
+"""The options of a made-up graph: ``synthetic:key=value,…``."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["SyntheticOptions"]
 
 @dataclass(frozen=True)
 class SyntheticOptions:
-    """What ``synthetic:key=value,…`` can say.
+    """The options of ``synthetic:key=value,…``.
 
     Attributes:
-        nodes, edges: their numbers; repeated edges and loops are dropped and made up for, which leaves the number of
-            edges within 1 % of what was asked for.
-        features: columns; column j of a node is (centre of its class)_j plus noise, scaled to variance 1.
-        classes: communities, of unequal sizes; a node's label is its community.
+        nodes, edges: number of nodes and edges; repeated edges and loops are dropped and replaced, so that the number
+            of edges is within 1 % of this number.
+        features: number of feature columns; column j of a node is (centre of its class)_j plus noise, with variance 1.
+        classes: number of communities, which differ in size; a node's label is its community.
         labelled: how many nodes have a label: a share up to 1, or a number of nodes.
-        homophily: share of the edges that are drawn within a community; the others go anywhere.
-        noise: standard deviation of the noise, that of the centres being 1.
+        homophily: share of the edges that are drawn within a community; other edges are drawn among all nodes.
+        noise: standard deviation of the noise; the centres have standard deviation 1.
         dtype: type of the features, float16 or float32.
-        seed: all else equal, the same seed gives the same bytes.
+        seed: seed of all draws; the same options give the same bytes.
 
     Example:
         >>> SyntheticOptions.parse("synthetic:nodes=1e3,edges=5000").nodes
@@ -45,7 +45,7 @@ class SyntheticOptions:
 
     @classmethod
     def parse(cls, spec: str) -> SyntheticOptions:
-        """From the text after ``polyformer import``."""
+        """Read the options from the text after ``polyformer import``."""
         name, given = parse_spec(spec)
         check_options("source", name, given, [field.name for field in fields(cls)])
         for key in ("nodes", "edges", "features", "classes", "seed"):
@@ -76,7 +76,7 @@ class SyntheticOptions:
 
     @property
     def disk_bytes(self) -> int:
-        """What the graph directory occupies; there are no temporary files."""
+        """Bytes of the graph directory; there are no temporary files."""
         itemsize = np.dtype(self.dtype).itemsize
         return 8 * self.edges + 16 * self.nodes + itemsize * self.nodes * self.features + 8 * self.num_labelled
 

@@ -1,4 +1,4 @@
-"""CSV and Parquet tables, read in batches of columns so that no table is ever held whole."""
+"""Read CSV and Parquet tables in batches of rows, so that no table is ever held as a whole."""
 
 from __future__ import annotations
 
@@ -13,36 +13,16 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from polyformer.errors import DataNotFound, FileCorrupt, InvalidData, PolyformerError
+from polyformer.errors import DataNotFound, InvalidData
+from polyformer.files import reading
 from polyformer.importing.csv_layout import CSV_BLOCK, CsvLayout
 from polyformer.importing.rows import CSV_ENDINGS
-from polyformer.interrupts import is_interrupt
 
-__all__ = ["PARQUET_ENDINGS", "Table", "open_table", "reading"]
+__all__ = ["PARQUET_ENDINGS", "Table", "open_table"]
 
 PARQUET_ENDINGS = (".parquet", ".pq")
 NULLS = ["", "null", "NULL", "NaN", "nan", "NA"]
 BATCH_ROWS = 1 << 17
-
-
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn whatever a reader raises on a missing, truncated or foreign file into one sentence of ours."""
-    try:
-        yield
-    except PolyformerError:
-        raise
-    except FileNotFoundError:
-        raise DataNotFound(f"There is no file '{path}'. Check the path.") from None
-    except Exception as error:  # whatever a reader of a foreign format raises, the file is not what it should be
-        if is_interrupt(error):
-            raise KeyboardInterrupt from None
-        reason = " ".join(str(error).split())[:300].rstrip(".")
-        if "allow_pickle" in reason:  # numpy's advice to load it all the same is not ours
-            reason = "it holds no plain arrays"
-        if "CSV" in reason:
-            raise InvalidData(f"'{path}' cannot be read as a table: {reason}. Correct the file.") from None
-        raise FileCorrupt(f"'{path}' cannot be read ({reason}). Restore it from a copy or make it again.") from None
 
 
 @dataclass(frozen=True)
@@ -53,17 +33,17 @@ class Table:
 
     @property
     def name(self) -> str:
-        """The file's name, or the folder's where there are several files."""
+        """The name of the file, or of the folder if there are several files."""
         return self.paths[0].name if len(self.paths) == 1 else self.paths[0].parent.name
 
     @property
     def schema(self) -> pa.Schema:
-        """Column names and types (of a CSV: as they look in its first block)."""
+        """Column names and types; the types of a CSV are guessed from its first block."""
         raise NotImplementedError
 
     @property
     def names(self) -> list[str]:
-        """Column names, each there once."""
+        """The column names; refuses a name that occurs twice."""
         names: list[str] = self.schema.names
         for name in names:
             if names.count(name) > 1:
@@ -72,7 +52,7 @@ class Table:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was recognised about the files that the user should know."""
+        """Sentences for the user on what was recognised about the files."""
         return ()
 
     @property
@@ -82,7 +62,7 @@ class Table:
 
     @property
     def num_rows(self) -> int | None:
-        """Rows in all, where that is known without reading them."""
+        """Number of rows; None if it is not known without reading them."""
         raise NotImplementedError
 
     def batches(self, columns: Sequence[str], types: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
@@ -151,7 +131,7 @@ class CsvTable(Table):
     def _explaining(
         self, path: Path, names: Sequence[str], columns: list[str] | None, types: Mapping[str, Any]
     ) -> Iterator[None]:
-        """Say which cell Arrow could not read in our words."""
+        """Turn Arrow's errors into sentences that name the cell."""
         try:
             yield
         except pa.ArrowInvalid as error:
@@ -162,7 +142,7 @@ class CsvTable(Table):
             raise InvalidData(sentence) from None
 
     def _reason_with_row(self, path: Path, columns: list[str] | None, types: Mapping[str, Any]) -> str:
-        """What Arrow says of a file that it cannot read, with the row, which it knows if one thread reads the file."""
+        """Arrow's message about a file that it cannot read; with one thread, the message names the row."""
         try:
             with self._open(path, columns, types, use_threads=False) as reader:
                 for _ in reader:
@@ -209,19 +189,23 @@ class CsvTable(Table):
 
 
 def open_table(path: Path, encoding: str = "", decimal: str = "") -> Table:
-    """A table by the ending of its file, or a folder of Parquet or CSV parts.
+    """Open a table by the ending of its file, or a folder of Parquet or CSV parts.
 
     Args:
-        encoding, decimal: of CSV files; see :class:`ImportOptions`.
+        encoding, decimal: encoding and decimal mark of CSV files; see :class:`ImportOptions`.
     """
     if not path.exists():
         raise DataNotFound(f"There is no file '{path}'. Check the path.")
     if path.is_dir():
         for endings in (PARQUET_ENDINGS, CSV_ENDINGS):
-            parts = tuple(sorted(part for part in path.iterdir() if part.name.lower().endswith(endings)))
+            parts = tuple(
+                sorted(part for part in path.iterdir() if part.is_file() and part.name.lower().endswith(endings))
+            )
             if parts:
                 return ParquetTable(parts) if endings is PARQUET_ENDINGS else CsvTable(parts, encoding, decimal)
         raise DataNotFound(f"The folder '{path}' holds no .parquet or .csv files. Check the path.")
+    if not path.is_file():  # Arrow would wait for a pipe for ever
+        raise InvalidData(f"'{path}' is no file but a pipe or a device. Give a file.")
     name = path.name.lower()
     if name.endswith(PARQUET_ENDINGS):
         return ParquetTable((path,))

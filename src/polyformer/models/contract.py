@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -16,16 +16,14 @@ from torch import Tensor, nn
 from polyformer.errors import InvalidData, InvalidParameter
 from polyformer.graph import Graph
 from polyformer.graph_checks import Features
-from polyformer.progress import Share
+from polyformer.models.token_function import TokenFunction
+from polyformer.reporter import SILENT, Reporter
 
 __all__ = [
     "ROWS_PER_SLICE",
     "NodeModel",
-    "NodeWiseFilter",
-    "SpectralFilter",
     "Workload",
     "bound",
-    "check_no_channel",
     "evaluating",
     "in_slices",
     "with_own_rates",
@@ -34,34 +32,33 @@ __all__ = [
 Part = TypeVar("Part")
 
 ROWS_PER_SLICE = 1024
-"""Rows that stay in cache on their way through a model."""
+"""Number of rows whose activations stay in cache."""
 
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """What a model will be asked for, so that it can choose how to prepare.
+    """What a model will be asked for, and what it may use for that, so that it can choose how to prepare.
 
     Attributes:
-        nodes: ids whose outputs are wanted, None for all.
-        rows_per_epoch: rows that pass through the model in an epoch.
+        nodes: ids of the nodes whose outputs will be asked for; None for all nodes.
+        rows_per_epoch: rows that pass through the model in an epoch; a walk over the nodes sets it.
         passes_per_epoch: calls of the model in an epoch.
         epochs: how many epochs there may be.
-        memory: bytes that may be used, None for 80 % of what is free.
-        tokens: a token directory that is to be used.
-        scratch: where a token directory may be made, or is already, if tokens do not fit in memory.
-        report: is told what will be kept on disk, and why, and what takes long to prepare.
-        share: ids that this process will ask for, where others ask for the rest; None for all of ``nodes``. What a
-            model decides depends on ``nodes``, so that all of them decide alike.
+        memory: bytes that may be used; None for 80 % of the free memory.
+        tokens: a token directory to read; None to compute tokens.
+        scratch: path for a token directory, if tokens do not fit in memory; an existing one is used. For a walk over
+            the nodes, an existing folder in which a token directory may be made for the time being.
+        share: ids of the nodes that this process asks for, where other processes ask for the rest; None for all of
+            ``nodes``. A model decides by ``nodes``, so that all processes decide alike.
     """
 
-    nodes: np.ndarray | None
-    rows_per_epoch: int
+    nodes: np.ndarray | None = None
+    rows_per_epoch: int = 1
     passes_per_epoch: int = 1
     epochs: int = 1
     memory: int | None = None
     tokens: Path | None = None
     scratch: Path | None = None
-    report: Callable[[str], None] | None = None
     share: np.ndarray | None = None
 
     @property
@@ -73,8 +70,8 @@ class Workload:
 class NodeModel(nn.Module, ABC):
     """A module that maps node ids to outputs.
 
-    It is made from the widths of input and output and its settings, so that its parameters do not depend on a graph;
-    :meth:`bind` then gives it one. What it keeps of the graph is not part of its ``state_dict``.
+    A model is made from the widths of input and output and its settings, so that its parameters do not depend on a
+    graph; :meth:`bind` then attaches a graph. What a model keeps of the graph is not part of its ``state_dict``.
 
     Args:
         in_channels: d, number of node features.
@@ -84,9 +81,12 @@ class NodeModel(nn.Module, ABC):
     Attributes:
         training_defaults: training settings that suit the model, where the user asks for no others.
         search_space: for every setting that ``tune`` searches, the values it chooses from.
-        large_search_space: the same where there are a great many training nodes; what it leaves out is not searched
-            there. Empty: as for few.
-        compares_all_nodes: whether a pass takes O(N²): all nodes with all, or with all eigenvectors.
+        large_search_space: the search space for a great many training nodes; settings that it leaves out are not
+            searched there. If it is empty, ``search_space`` is used.
+        compares_all_nodes: whether a pass takes O(N²), as it compares all nodes with all nodes or all eigenvectors.
+        reads_tokens: whether the model sees the graph through the tokens of its nodes alone.
+        carries_outputs: whether the graph carries the outputs of nodes, a column for each class, and no hidden rows.
+        exact_filter: whether a filter that the model tells is all that it does to the spectrum before its read-out.
     """
 
     settings_type: ClassVar[type]
@@ -94,6 +94,9 @@ class NodeModel(nn.Module, ABC):
     search_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
     large_search_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
     compares_all_nodes: ClassVar[bool] = False
+    reads_tokens: ClassVar[bool] = False
+    carries_outputs: ClassVar[bool] = False
+    exact_filter: ClassVar[bool] = True
 
     @abstractmethod
     def __init__(self, in_channels: int, out_channels: int, settings: Any) -> None:
@@ -101,8 +104,12 @@ class NodeModel(nn.Module, ABC):
         self.in_channels, self.out_channels = in_channels, out_channels
 
     @abstractmethod
-    def bind(self, graph: Graph, workload: Workload, progress: Share | None = None) -> None:
-        """Attach a graph and precompute what the workload needs."""
+    def bind(self, graph: Graph, workload: Workload, reporter: Reporter = SILENT) -> None:
+        """Attach a graph and precompute what the workload needs.
+
+        Args:
+            reporter: hears how far the preparation is, what will be kept on disk and why, and what takes long.
+        """
 
     @abstractmethod
     def forward(self, nodes: Tensor) -> Tensor:
@@ -123,11 +130,22 @@ class NodeModel(nn.Module, ABC):
         return float(value.detach())
 
     def outputs_and_penalty(self, nodes: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Outputs in training, and the model's own term of the loss, a scalar, where it has one."""
+        """Outputs in training, and the model's own term of the loss, a scalar; None if the model has no such term."""
         return self(nodes), None
 
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the model can do on a graph that changes, some of:
+
+        - ``update``: its stored tokens follow a change of the graph (:func:`polyformer.update_tokens`);
+        - ``new nodes``: it predicts a node from the node's own tokens (:mod:`polyformer.new_nodes`), where other models
+          read the whole graph again;
+        - ``serve``: it answers for single nodes without a pass over the graph.
+        """
+        return frozenset()
+
     def features_of(self, graph: Graph) -> Features:
-        """The features of a graph that the model can read: as many columns as in training."""
+        """The features of a graph; refuses a graph with another number of columns than in training."""
         if graph.features is None or graph.num_features != self.in_channels:
             raise InvalidData(
                 f"The model reads {self.in_channels} features per node. This graph has {graph.num_features}. "
@@ -136,91 +154,74 @@ class NodeModel(nn.Module, ABC):
         return graph.features
 
     def shuffle(self, nodes: Tensor, random: np.random.Generator) -> Iterator[Tensor]:
-        """An epoch's order: positions among ``nodes``, each once, a piece at a time.
+        """The order of an epoch: every position among ``nodes`` once, a piece at a time.
 
-        A model that reads from disk gives one in which it reads fast. It must depend on nothing but its arguments and
-        what the model is bound to, so that a run repeats.
+        A model that reads from disk gives an order in which it reads fast. The order must depend only on the arguments
+        and on what the model is bound to, so that a run can be repeated.
         """
         yield torch.from_numpy(random.permutation(len(nodes)))
 
     def ahead(self, nodes: Tensor, batches: Iterator[Tensor]) -> Generator[Tensor]:
-        """The same batches of positions among ``nodes``, which the model is then asked for in this order.
+        """The same batches of positions among ``nodes``; the caller then asks the model for them in this order.
 
-        A model that reads from disk reads those to come meanwhile; ``batches`` may be run by another thread.
+        A model that reads from disk reads the next batches meanwhile; another thread may run ``batches``.
         """
         yield from batches
 
     @property
     def by_rows(self) -> bool:
-        """Whether a node's output costs the same in any company; otherwise it is best to ask for all at once."""
+        """Whether a node's output costs the same in any batch; otherwise it is best to ask for all nodes at once."""
         return False
 
     @property
     def divisible(self) -> bool:
-        """Whether several processes can share a training step: its gradient is the sum of those of its rows."""
+        """Whether processes can share a training step, as its gradient is the sum of the gradients of its rows."""
         return self.by_rows
+
+    def indivisible_reason(self, name: str, workers: int) -> str:
+        """Why so many workers cannot share a training step of this model, whose name is given, and what to do."""
+        return (
+            f"The model '{name}' needs the whole graph, or the whole batch, in every step, so {workers} workers cannot "
+            f"share it. Train it with one, or choose a model on tokens, such as polyformer."
+        )
+
+    @classmethod
+    def tells_filters(cls) -> bool:
+        """Whether a trained model is a spectral or a node-wise filter; see :mod:`polyformer.models.filter_contract`."""
+        return hasattr(cls, "frequency_response") or hasattr(cls, "filter_coefficients")
+
+    def check_tokens(self, graph: Graph, workload: Workload) -> None:
+        """Refuse a token directory of the workload that is not of this graph, or not what the model reads."""
+
+    def on_tokens(self, name: str) -> TokenFunction:
+        """The model as a function of tokens alone, for an export; a model that is none refuses under its name."""
+        raise InvalidParameter(
+            f"The model '{name}' is no function of the tokens of a node, so it cannot be exported. Export a run of a "
+            f"model on tokens, such as polyformer."
+        )
 
     @property
     def rows_per_step(self) -> int | None:
-        """So many rows of a training step go through the model at once; None for all."""
+        """How many rows of a training step go through the model at once; None for all rows."""
         return None
 
-    def nodes_at_once(self, graph: Graph, workload: Workload) -> int:
-        """How many of the workload's nodes it can be bound to at once; more are done in several turns."""
+    def nodes_at_once(self, graph: Graph, workload: Workload, reporter: Reporter = SILENT) -> int:
+        """How many of the workload's nodes the model can be bound to at once; the caller takes turns for more."""
         return graph.num_nodes if workload.nodes is None else len(workload.nodes)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Groups for the optimiser; a group names ``lr`` or ``weight_decay`` only where it has its own."""
+        """Groups for the optimiser; a group has ``lr`` or ``weight_decay`` only if it does not use the run's."""
         return [{"params": list(self.parameters())}]
 
     def describe(self) -> dict[str, Any]:
-        """What it decided when it was bound, for the run's record."""
+        """What the model decided when it was bound, for the record of the run."""
         return {}
-
-
-@runtime_checkable
-class SpectralFilter(Protocol):
-    """A bound model that knows what it does to each frequency, for plots."""
-
-    def frequency_response(self, lam: np.ndarray, nodes: Tensor | None = None) -> np.ndarray:
-        """Gains on the frequencies λ in [0, 2]: (n,) -> (F, n), a row for each filter that the model has.
-
-        Args:
-            nodes: whose filters are meant, where every node has its own; all nodes by default.
-        """
-
-
-@runtime_checkable
-class NodeWiseFilter(Protocol):
-    r"""A bound model in which every node has filters of its own: :math:`h_i(λ) = \sum_k α_k^{(i)} g_k(λ)`."""
-
-    @property
-    def filter_layers(self) -> int:
-        """How many layers have coefficients; only the first has a spectrum."""
-
-    def filter_coefficients(self, nodes: Tensor, layer: int = 0) -> np.ndarray:
-        """α of the nodes in a layer, head by head: (B,) -> (B, H, K+1)."""
-
-    def token_response(self, lam: np.ndarray, channel: int | None = None) -> np.ndarray:
-        """g_0(λ), …, g_K(λ), of one feature column where they differ by column: (n,) -> (K+1, n)."""
-
-    @abstractmethod
-    def check_channel(self, channel: int | None) -> None:
-        """Refuse a feature column of :meth:`token_response` that there is not, or one where all share the basis."""
-
-
-def check_no_channel(basis: str, channel: int | None) -> None:
-    """Refuse a feature column where the basis is the same for all."""
-    if channel is not None:
-        raise InvalidParameter(
-            f"'channel' is for the optimal basis: all channels share the basis '{basis}'. Got {channel}. Leave it out."
-        )
 
 
 def with_own_rates(
     model: nn.Module, own: Iterable[nn.Parameter], lr: float | None, weight_decay: float | None
 ) -> list[dict[str, Any]]:
-    """Two groups for the optimiser: the rest, and ``own`` with its own rate and decay where they are not None."""
+    """Two groups for the optimiser: ``own``, with rate and decay unless they are None, and all other parameters."""
     own = list(own)
     ids = {id(parameter) for parameter in own}
     rest = [parameter for parameter in model.parameters() if id(parameter) not in ids]
@@ -229,7 +230,7 @@ def with_own_rates(
 
 
 def bound(part: Part | None) -> Part:
-    """What :meth:`NodeModel.bind` prepares; an error where there was no graph yet."""
+    """A part that :meth:`NodeModel.bind` prepared; an error if the model was not bound yet."""
     if part is None:
         raise InvalidParameter("The model has no graph yet. Bind it to one first.")
     return part
@@ -237,7 +238,7 @@ def bound(part: Part | None) -> Part:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while: no dropout, no noise."""
+    """Put the model into evaluation mode inside the context: no dropout, no noise."""
     training = model.training
     model.eval()
     try:

@@ -1,12 +1,13 @@
-"""The compiled kernels: plain C functions on plain buffers, called through ctypes; absent where none was built.
+"""The compiled kernels: plain C functions on plain buffers, called through ctypes.
 
-Set ``POLYFORMER_KERNEL=scipy`` to do without them, ``native`` to make their absence an error.
+Where they could not be compiled, scipy and torch do the work.
+
+``POLYFORMER_KERNEL=scipy`` leaves the kernels unused; ``POLYFORMER_KERNEL=native`` makes their absence an error.
 """
 
 from __future__ import annotations
 
 import ctypes
-import importlib.machinery
 import logging
 import os
 from functools import cache
@@ -16,9 +17,12 @@ from polyformer.errors import InvalidParameter, MissingDependency
 from polyformer.native import border
 from polyformer.native.border import Function, Value
 
-__all__ = ["call", "is_available", "kernel_name", "num_threads"]
+__all__ = ["answer_bus_errors", "call", "is_available", "kernel_name", "num_threads"]
 
 _log = logging.getLogger("polyformer")
+
+_LIBRARY = Path(__file__).parent / ("_kernel.dll" if os.name == "nt" else "_kernel.so")
+"""The library uses nothing of Python, so its name does not tell a version of Python."""
 
 
 @cache
@@ -28,16 +32,15 @@ def _native(wanted: str) -> dict[str, Function] | None:
     if wanted == "scipy":
         return None
     reason = "is not built"
-    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-        path = Path(__file__).parent / f"_kernel{suffix}"
-        if not path.exists():
-            continue
+    if _LIBRARY.exists():
         try:
-            functions = border.bind(ctypes.CDLL(str(path)))
+            import torch  # noqa: F401 - its OpenMP runtime comes first, and the kernel then shares it
+
+            functions = border.bind(ctypes.CDLL(str(_LIBRARY)))
             if functions is not None:
                 return functions
             reason = "was built by another version"
-        except (OSError, AttributeError) as error:  # damaged, of another machine, or without a library that it needs
+        except (OSError, AttributeError) as error:  # damaged, built elsewhere, or a library is missing
             reason = f"cannot be loaded ({' '.join(str(error).split())})"
     if wanted == "native":
         raise MissingDependency(f"The native kernel {reason}. Install a C++ compiler and reinstall polyformer.")
@@ -57,7 +60,7 @@ def is_available() -> bool:
 
 
 def kernel_name() -> str:
-    """``native`` or ``scipy``: what products run on."""
+    """The kernel that computes sparse products: ``native`` or ``scipy``."""
     return "native" if is_available() else "scipy"
 
 
@@ -65,12 +68,12 @@ def call(name: str, *, threads: int | None = None, **arguments: Value) -> None:
     """Call a compiled function with the arguments that :data:`~polyformer.native.signatures.SIGNATURES` names.
 
     Args:
-        name: as in the table.
-        threads: torch's setting by default.
+        name: name of the function in the table.
+        threads: number of threads; torch's setting by default.
         arguments: numbers, and arrays or CPU tensors of the dtype in the table, contiguous and long enough;
             :class:`~polyformer.errors.KernelRefused` says which is not.
     """
-    functions = _native("native")  # not by the environment again: reading it takes longer than all checks of a call
+    functions = _native("native")  # reading the environment again would take longer than all checks of a call
     assert functions is not None, "an absent kernel is an error here"
     function = functions[name]
     if "threads" in function.signature:
@@ -78,8 +81,17 @@ def call(name: str, *, threads: int | None = None, **arguments: Value) -> None:
     function(arguments)
 
 
+def answer_bus_errors(code: int) -> None:
+    """From now on a mapped file that is cut off while it is read ends this process with a sentence and this exit code.
+
+    For processes that the command line started. Without the native kernel the system ends them without a word.
+    """
+    if is_available():
+        call("catch_bus_errors", code=code)
+
+
 def num_threads() -> int:
-    """Threads for the kernel: torch's setting."""
+    """Number of threads for the kernel: torch's setting."""
     import torch
 
     return torch.get_num_threads()

@@ -1,18 +1,21 @@
-// The functions of attention_body.h with AVX2 and FMA. Nothing but the body is compiled with them, so that no function
+// The functions of attention_body.h and stage_body.h with AVX2 and FMA. Nothing but these bodies is compiled with them, so that no function
 // of the standard library with these instructions can replace the one that other files use.
 
 #include <cstdint>
 #include <cstring>
 
 #include "attention.h"
+#include "stage.h"
 
 #if WIDE_TARGETS
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
+BEGIN_AVX2
 namespace {
 #include "attention_body.h"
+#include "stage_body.h"
 }
-#pragma GCC pop_options
+END_AVX2
 
 const AttentionFunctions kAttentionAvx2 = {choose<true>, choose<false>, dropout, bias_relu, bias_relu_backward};
+const StageFunctions kStageAvx2 = {gate_forward,   gate_backward,   column_moments,
+                                   finish_forward, finish_backward, combine_columns};
 #endif

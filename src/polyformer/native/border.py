@@ -1,4 +1,4 @@
-"""Calls of the compiled functions: every argument is checked here, by the table of signatures, before C++ sees it."""
+"""Call the compiled functions, after checking every argument against the table of signatures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Function", "Value", "bind"]
 
 Value: TypeAlias = "int | float | np.ndarray | Tensor | None"
-"""What an argument may be."""
+"""The types of value that an argument may have."""
 
 _NUMBERS: dict[str, type[ctypes._SimpleCData[int]] | type[ctypes._SimpleCData[float]]] = {
     "int": ctypes.c_int,
@@ -65,7 +65,7 @@ class Function:
         ]
 
     def __call__(self, arguments: dict[str, Value]) -> None:
-        """Check the arguments and call; the caller holds the arrays meanwhile."""
+        """Check the arguments and call the function; the caller keeps the arrays alive during the call."""
         if arguments.keys() != self._names:
             raise self._refusal(f"takes {', '.join(self.signature)}. Got {', '.join(arguments)}")
         passed: dict[str, Any] = arguments.copy()
@@ -76,7 +76,7 @@ class Function:
             if isinstance(value, np.ndarray):
                 count, plain = value.size, value.flags.carray
                 usable = value.dtype == dtype and (plain or _is_usable(value, kind))
-                # numpy's own way to the address takes twice as long, and a call has up to nine arrays
+                # numpy's attribute for the address takes twice as long, and a call has up to nine arrays
                 address = _address_of(_from_buffer(value)) if plain and count else value.ctypes.data
             elif value is None or isinstance(value, (int, float)):
                 raise self._refusal(f"takes an array as '{name}'. Got {value}")
@@ -84,7 +84,7 @@ class Function:
                 usable = value.dtype is torch_dtype and value.is_cpu and value.is_contiguous()
                 count, address = value.numel(), value.data_ptr()
             if sizes:
-                product = 1
+                product = kind.times
                 for size in sizes:
                     product *= passed[size]
                 least += product
@@ -121,7 +121,7 @@ class Function:
 
 
 def _is_usable(array: np.ndarray, kind: Array) -> bool:
-    """Whether the numbers lie as the function expects, and may be written if it writes."""
+    """Whether dtype and layout are as the function expects, and the array can be written if the function writes it."""
     flags = array.flags
     apart = kind.rows_apart and array.ndim == 2 and (array.strides[1] == array.itemsize or array.shape[1] == 1)
     return bool((flags.c_contiguous or apart) and (flags.writeable or not kind.written))

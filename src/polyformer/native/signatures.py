@@ -24,11 +24,12 @@ class Array(NamedTuple):
 
     Args:
         dtype: numpy's and torch's name of the numbers' type.
-        sizes: names of the arguments whose product is the least count of numbers; empty where no arguments tell.
-        more: added to that product.
-        written: the function writes to it; in C++ its target is not ``const``.
-        optional: may be None, a null pointer.
+        sizes: names of the arguments whose product is the least count of numbers; empty where no arguments give it.
+        more: count of numbers that is added to that product.
+        written: the function writes to the array; in C++ its target is not ``const``.
+        optional: the argument may be None, which becomes a null pointer.
         rows_apart: a matrix whose rows are contiguous, but need not follow each other.
+        times: factor of the product of the sizes.
     """
 
     dtype: str
@@ -37,6 +38,7 @@ class Array(NamedTuple):
     written: bool = False
     optional: bool = False
     rows_apart: bool = False
+    times: int = 1
 
 
 Kind = Number | Array
@@ -83,7 +85,7 @@ def _wide_product(dtype: str) -> Signature:
 
 
 def _chebyshev(dtype: str, forward: bool) -> Signature:
-    of_nodes = ("nodes", "columns")  # the tokens are of some nodes, and the arguments do not tell how many
+    of_nodes = ("nodes", "columns")  # tokens of some nodes; no argument gives their number
     return {
         "nodes": _INT64,
         "columns": _INT64,
@@ -130,6 +132,30 @@ _COLUMNS: Signature = {
 
 _GROUPS: Signature = {"groups": _INT64, "rows": _INT64, "width": _INT64}
 
+_GATE: Signature = {
+    "nodes": _INT64,
+    "heads": _INT,
+    "tokens": _INT,
+    "channels": _INT,
+    "token_rows": Array("float32", ("nodes", "tokens", "channels")),
+    "products": Array("float32", ("nodes", "heads", "tokens")),
+    "weight_sums": Array("float32", ("heads", "tokens")),
+}
+
+_GATE_STATE: Signature = {
+    "order_bias": Array("float32", ("heads", "tokens")),
+    "statistics": Array("float32", ("nodes",), times=2, written=True, optional=True),
+    "kept": Array("float32", ("nodes", "heads", "tokens"), written=True),
+}
+
+_FINISH: Signature = {
+    "rows": _INT64,
+    "width": _INT64,
+    "x": Array("float32", ("rows", "width")),
+    "scale": Array("float32", ("width",)),
+    "shift": Array("float32", ("width",)),
+}
+
 SIGNATURES: dict[str, Signature] = {
     "product_float32": _product("float32"),
     "product_float64": _product("float64"),
@@ -159,6 +185,24 @@ SIGNATURES: dict[str, Signature] = {
     "chebyshev_float64": _chebyshev("float64", forward=True),
     "chebyshev_adjoint_float32": _chebyshev("float32", forward=False),
     "chebyshev_adjoint_float64": _chebyshev("float64", forward=False),
+    "token_rows": {
+        "rows": _INT64,
+        "tokens": _INT64,
+        "columns": _INT64,
+        "order": _INT,
+        "target": Array("int64", ("rows",)),
+        "indptr": Array("int64", ("rows",), more=1),
+        "source": Array("int64"),
+        "coefficient": Array("float64"),
+        "diagonal": Array("float64", ("rows",)),
+        "work": Array("float32"),
+        "stored": Array("float32", optional=True),
+        "log": Array("float32", optional=True),
+        "alpha": _DOUBLE,
+        "beta": _DOUBLE,
+        "out": Array("float32", ("rows", "columns"), written=True),
+        "threads": _INT,
+    },
     "attention_forward": _ATTENTION
     | {
         "out": Array("float32", ("nodes", "tokens", "heads", "value_width"), written=True),
@@ -192,6 +236,51 @@ SIGNATURES: dict[str, Signature] = {
         "grad": Array("float32", ("groups", "rows", "width")),
         "x_grad": Array("float32", ("groups", "rows", "width"), written=True),
         "bias_grad": Array("float32", ("groups", "width"), written=True),
+        "threads": _INT,
+    },
+    "gate_forward": _GATE
+    | {"bias": Array("float32", ("heads", "tokens"))}
+    | _GATE_STATE
+    | {"out": Array("float32", ("nodes", "tokens", "channels"), written=True), "threads": _INT},
+    "gate_backward": _GATE
+    | _GATE_STATE
+    | {
+        "out_grad": Array("float32", ("nodes", "tokens", "channels")),
+        "token_grad": Array("float32", ("nodes", "tokens", "channels"), written=True),
+        "product_grad": Array("float32", ("nodes", "heads", "tokens"), written=True),
+        "sums": Array("float32", ("heads", "tokens"), times=3, written=True),
+        "threads": _INT,
+    },
+    "column_moments": {
+        "rows": _INT64,
+        "width": _INT64,
+        "x": Array("float32", ("rows", "width")),
+        "centre": Array("float32", ("width",)),
+        "sums": Array("float32", ("width",), times=2, written=True),
+        "threads": _INT,
+    },
+    "finish_forward": _FINISH
+    | {
+        "residual": Array("float32", ("rows", "width"), optional=True),
+        **_MASK,
+        "out": Array("float32", ("rows", "width"), written=True),
+        "threads": _INT,
+    },
+    "finish_backward": _FINISH
+    | {
+        "centre": Array("float32", ("width",)),
+        **_MASK,
+        "out_grad": Array("float32", ("rows", "width")),
+        "out": Array("float32", ("rows", "width"), written=True),
+        "sums": Array("float32", ("width",), times=2, written=True),
+        "threads": _INT,
+    },
+    "combine_columns": {
+        "rows": _INT64,
+        "width": _INT64,
+        "factors": Array("float32", ("width",), times=3),
+        "x": Array("float32", ("rows", "width")),
+        "out": Array("float32", ("rows", "width"), written=True),
         "threads": _INT,
     },
     "synthetic_owners": {
@@ -246,8 +335,9 @@ SIGNATURES: dict[str, Signature] = {
         "out": Array("float32", ("rows", "width"), written=True),
         "threads": _INT,
     },
+    "catch_bus_errors": {"code": _INT},
 }
-"""By the name in C++ without its ``polyformer_``. Each function returns a status; see ``border.h``."""
+"""Signatures by the name in C++ without ``polyformer_``. Each function returns a status; see ``border.h``."""
 
 ABI = zlib.crc32(repr(SIGNATURES).encode()) >> 1
-"""A digest of the table. ``setup.py`` compiles it into the library, and the loader refuses a library with another."""
+"""A digest of the table. ``setup.py`` compiles it into the library; the loader refuses a library with another."""

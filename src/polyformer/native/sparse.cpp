@@ -97,12 +97,11 @@ namespace plain {
 #include "mixing_body.h"
 }
 #if WIDE_TARGETS
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
+BEGIN_AVX2
 namespace avx2 {
 #include "mixing_body.h"
 }
-#pragma GCC pop_options
+END_AVX2
 #endif
 
 }  // namespace

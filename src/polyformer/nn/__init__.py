@@ -1,1 +1,1 @@
-"""PolyAttn, the block, PolyFormer and the ways tokens reach it: tensors in, tensors out."""
+"""PolyAttn, the block and PolyFormer as torch modules: tensors in, tensors out."""

@@ -1,8 +1,9 @@
-"""What torch would do in many passes over memory, fused: attention over few tokens, dropout, bias with ReLU.
+"""Functions that torch computes in many passes over memory, fused: attention over few tokens, dropout, bias with ReLU.
 
-Float32 tensors on the CPU go to the native kernel, everything else through torch; both compute the same function and
-its gradient. Second derivatives are left to torch's path (float64): the native one refuses them.
-Dropout masks of the native path are hashes of a seed drawn from torch's generator: ``torch.manual_seed`` repeats them.
+Float32 tensors on the CPU go to the native kernel, all other tensors through torch; both compute the same function and
+its gradient. The native kernel refuses second derivatives; torch computes them in float64. Where functions are
+compiled, recorded or transformed, all tensors go through torch: see :mod:`polyformer.nn.tracing`.
+Dropout masks of the native kernel are hashes of a seed from torch's generator, so ``torch.manual_seed`` repeats them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from polyformer.native import call, is_available
+from polyformer.nn.tracing import has_addresses
 
-__all__ = ["Dropout", "add_dropout", "bias_relu", "poly_attention"]
+__all__ = ["Dropout", "add_dropout", "bias_relu", "dropout_mask", "is_native", "poly_attention"]
 
 _PADDED = (8, 16, 32, 64)
 
@@ -34,12 +36,14 @@ def poly_attention(query_key: Tensor, values: Tensor, bias: Tensor, factor: floa
         (B, K+1, C).
     """
     tokens = values.shape[1]
-    if _is_native(query_key, values, bias) and tokens <= _PADDED[-1]:
+    if is_native(query_key, values, bias) and tokens <= _PADDED[-1]:
         return _Attention.apply(query_key.contiguous(), values.contiguous(), bias.contiguous(), factor, dropout)
     heads = bias.shape[0]
-    query, key = query_key.permute(1, 0, 2).unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)  # (B, H, K+1, d_head)
+    both = query_key.permute(1, 0, 2).unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)
+    query, key = both.unbind()  # (B, H, K+1, d_head)
     weights = (query @ key.transpose(-1, -2) * factor).tanh() * bias[:, None, :]  # (B, H, K+1, K+1)
-    weights = functional.dropout(weights, dropout)
+    if dropout:  # one of probability 0 too would be recorded, and drawn for by vmap
+        weights = functional.dropout(weights, dropout)
     grouped = values.unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, H, K+1, C/H)
     return (weights @ grouped).transpose(1, 2).flatten(-2)
 
@@ -48,38 +52,40 @@ def add_dropout(residual: Tensor, x: Tensor, probability: float, training: bool)
     """``residual + dropout(x)`` in one pass."""
     if not training or probability == 0.0:
         return residual + x
-    if _is_native(residual, x) and x.numel() < 2**32:
+    if is_native(residual, x) and x.numel() < 2**32:
         return _AddDropout.apply(residual, x, probability)
     return residual + functional.dropout(x, probability)
 
 
 class Dropout(nn.Dropout):
-    """``torch.nn.Dropout`` on the masks of :func:`add_dropout`."""
+    """``torch.nn.Dropout`` with the masks of :func:`add_dropout`."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.training and self.p > 0.0 and _is_native(x) and x.numel() < 2**32:
+        if self.training and self.p > 0.0 and is_native(x) and x.numel() < 2**32:
             return _AddDropout.apply(None, x, self.p)
         return super().forward(x)
 
 
 def bias_relu(x: Tensor, bias: Tensor) -> Tensor:
     """``relu(x + bias)`` with a bias per group, in place on ``x``: (J, B, C), (J, 1, C) -> (J, B, C)."""
-    if _is_native(x, bias) and x.is_contiguous():
+    if is_native(x, bias) and x.is_contiguous():
         return _BiasReLU.apply(x, bias)
     return (x + bias).relu_()
 
 
-def _is_native(*tensors: Tensor) -> bool:
-    plain = all(tensor.dtype == torch.float32 and tensor.device.type == "cpu" for tensor in tensors)
-    return plain and is_available()
+def is_native(*tensors: Tensor) -> bool:
+    """Whether the native kernel takes these tensors."""
+    if not has_addresses():
+        return False
+    for tensor in tensors:
+        if tensor.dtype is not torch.float32 or not tensor.is_cpu:
+            return False
+    return is_available()
 
 
-def _draw_seed() -> int:
-    return int(torch.randint(0, 2**32, (), dtype=torch.int64))
-
-
-def _mask(probability: float, seed: int) -> dict[str, Any]:
-    """Seed, threshold and scale of a mask as the kernel takes them."""
+def dropout_mask(probability: float) -> dict[str, Any]:
+    """Seed, threshold and scale of a fresh dropout mask, as arguments of the kernel."""
+    seed = int(torch.randint(0, 2**32, (), dtype=torch.int64)) if probability else 0
     threshold = min(round(probability * 2**32), 2**32 - 1)
     return {"seed": seed, "threshold": threshold, "keep": 1 / (1 - probability)}
 
@@ -100,7 +106,7 @@ class _Attention(torch.autograd.Function):
             "head_width": width // 2 // heads,
             "value_width": values.shape[2] // heads,
             "factor": factor,
-            **_mask(dropout, _draw_seed() if dropout else 0),
+            **dropout_mask(dropout),
         }
         ctx.save_for_backward(query_key, values, bias, scores)
         call("attention_forward", **ctx.numbers, query_key=query_key, values=values, bias=bias, scores=scores, out=out)
@@ -108,7 +114,7 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        # Inputs as arguments: by them torch sees that the result has a derivative, and refuses to be asked for it.
+        # The inputs are arguments so that torch sees that the result depends on them, and refuses a second derivative.
         return _Attention._gradients(ctx, gradients[0], *ctx.saved_tensors)
 
     @staticmethod
@@ -136,7 +142,7 @@ class _Attention(torch.autograd.Function):
 class _AddDropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, residual: Tensor | None, x: Tensor, probability: float) -> Tensor:
-        ctx.mask, ctx.alone = _mask(probability, _draw_seed()), residual is None
+        ctx.mask, ctx.alone = dropout_mask(probability), residual is None
         return _apply_mask(x.contiguous(), None if residual is None else residual.contiguous(), ctx.mask)
 
     @staticmethod

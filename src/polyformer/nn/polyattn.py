@@ -10,9 +10,10 @@ from torch.nn import functional
 
 from polyformer.bases import check_order
 from polyformer.errors import InvalidParameter
-from polyformer.nn.checks import check_dropout, check_heads, check_positive
 from polyformer.nn.functional import bias_relu, poly_attention
-from polyformer.nn.narrow import Factors
+from polyformer.nn.thin_products import Factors
+from polyformer.nn.tracing import is_recorded
+from polyformer.parameter_checks import check_dropout, check_heads, check_positive
 from polyformer.registry import suggest
 
 __all__ = ["ACTIVATIONS", "OrderMLPs", "PolyAttn"]
@@ -47,11 +48,13 @@ class OrderMLPs(nn.Module):
     def followed_by(self, linear: Tensor, tokens: Tensor, factors: Factors | None = None) -> Tensor:
         """The MLPs and then ``linear`` (out', out) without bias: (B, K+1, C) -> (K+1, B, out').
 
-        The second layer and ``linear`` are multiplied first where that is less work for so many rows: B inner out' and
-        the product inner out out', against B out (inner + out').
+        The second layer and ``linear`` are multiplied first where that is less work for B rows: B inner out' plus
+        inner out out' for their product, instead of B out (inner + out'). A record must suit every B, so the product of
+        the parameters is not counted there.
         """
-        inner, out, rows, width = *self.weight2.shape[1:], len(tokens), len(linear)
-        if rows * out * (inner + width) <= inner * width * (rows + out):
+        inner, out, width = *self.weight2.shape[1:], len(linear)
+        rows, product = (1, 0) if is_recorded() else (len(tokens), inner * out * width)
+        if rows * out * (inner + width) <= rows * inner * width + product:
             return functional.linear(self(tokens, factors), linear)
         weight, bias = functional.linear(self.weight2, linear), functional.linear(self.bias2, linear)
         return torch.baddbmm(bias, self._inner(tokens, factors), weight)
@@ -67,20 +70,20 @@ class PolyAttn(nn.Module):
     .. math::
         S_{h,q,j} = σ(Q_h K_h^T / \sqrt{d_{head}})_{q,j} · β_{h,j} / (j+1)^r, \qquad H' = S V
 
-    with Q and K linear in the order-wise MLPs of the tokens, and values V that are the tokens themselves. So, per
+    Q and K are linear in the order-wise MLPs of the tokens; the values V are the tokens themselves. So, in each
     head's group of channels, :math:`\sum_q H'_q = \sum_j α_j V_j` with :math:`α_j = \sum_q S_{q,j}`: on polynomial
-    tokens it is the filter :math:`\sum_j α_j g_j(λ)`, another one for every node (Theorem 3.1, Proposition 3.1).
+    tokens the layer is the filter :math:`\sum_j α_j g_j(λ)`, which differs by node (Theorem 3.1, Proposition 3.1).
 
     Args:
         channels: C, width of the tokens.
         order: K.
-        heads: must divide ``channels`` and ``hidden_channels``.
+        heads: number of heads; must divide ``channels`` and ``hidden_channels``.
         hidden_channels: width of the MLPs' output and of Q and K; ``channels`` by default.
         mlp_ratio: the MLPs' inner width is int(mlp_ratio · hidden_channels).
-        decay: r; high orders start smaller.
+        decay: r; the larger r, the smaller the weights of high orders at the start.
         activation: ``tanh``, or ``softmax`` over the keys as in ordinary attention.
         scale: divide by √d_head. The paper's text does not; its published results do.
-        dropout: on the biased scores, in training.
+        dropout: dropout of the biased scores, in training.
 
     Shapes:
         (B, K+1, C) -> (B, K+1, C).
@@ -131,7 +134,7 @@ class PolyAttn(nn.Module):
         self.dropout = check_dropout("dropout", dropout)
 
     def forward(self, tokens: Tensor, factors: Factors | None = None) -> Tensor:
-        """Attend; ``factors``, where tokens are such a thin product, spare much of the order-wise MLPs' work."""
+        """Attend; where ``factors`` give the tokens as a thin product, the order-wise MLPs have much less work."""
         if self.activation == "tanh":
             dropout = self.dropout if self.training else 0.0
             return poly_attention(self._query_key(tokens, factors), tokens, self._bias(), self.factor, dropout)
@@ -140,9 +143,9 @@ class PolyAttn(nn.Module):
         return (scores @ values).transpose(1, 2).flatten(-2)
 
     def scores(self, tokens: Tensor, factors: Factors | None = None) -> Tensor:
-        """S without dropout: (B, K+1, C) -> (B, H, K+1 queries, K+1 keys)."""
+        """The scores S without dropout: (B, K+1, C) -> (B, H, K+1 queries, K+1 keys)."""
         both = self._query_key(tokens, factors).permute(1, 0, 2).unflatten(-1, (2, self.heads, -1))
-        query, key = both.permute(2, 0, 3, 1, 4)
+        query, key = both.permute(2, 0, 3, 1, 4).unbind()
         products = query @ key.transpose(-1, -2) * self.factor  # (B, H, K+1, K+1)
         weights = products.tanh() if self.activation == "tanh" else products.softmax(dim=-1)
         return weights * self._bias()[:, None, :]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
+from pathlib import Path
+from typing import Self, cast
 
 from torch import Tensor, nn
 
-from polyformer.nn.checks import check_dropout, check_positive
+from polyformer.errors import FileCorrupt
 from polyformer.nn.functional import Dropout, add_dropout
-from polyformer.nn.narrow import Factors, normalised_factors
 from polyformer.nn.polyattn import PolyAttn
+from polyformer.nn.pretrained import read_pretrained
+from polyformer.nn.thin_products import Factors, normalised_factors
+from polyformer.parameter_checks import check_dropout, check_positive
 
 __all__ = ["PolyFormer", "PolyFormerBlock"]
 
@@ -53,13 +56,13 @@ class PolyFormerBlock(nn.Module):
         self.dropout = dropout
 
     def forward(self, hidden: Tensor, factors: Factors | None = None) -> Tensor:
-        """``factors``: those of LN(H), where it is a thin product."""
+        """Apply the block; ``factors`` are those of LN(H), where it is a thin product."""
         normalised = self.attention_norm(hidden) if factors is None else factors.product()
         hidden = add_dropout(hidden, self.attention(normalised, factors), self.dropout, self.training)
         return add_dropout(hidden, self.ffn(self.ffn_norm(hidden)), self.dropout, self.training)
 
     def filter_coefficients(self, hidden: Tensor) -> Tensor:
-        """α of this block's PolyAttn on its own normalised input: (B, K+1, C) -> (B, H, K+1)."""
+        """α of this block's PolyAttn on the normalised input of the block: (B, K+1, C) -> (B, H, K+1)."""
         return self.attention.filter_coefficients(self.attention_norm(hidden))
 
 
@@ -70,15 +73,15 @@ class PolyFormer(nn.Module):
 
     Args:
         in_channels: d, width of the tokens.
-        hidden_channels: width inside.
+        hidden_channels: width inside the model.
         out_channels: number of outputs per node.
         order: K.
-        num_layers: L blocks.
-        heads: of each PolyAttn; must divide ``hidden_channels``.
+        num_layers: L, number of blocks.
+        heads: number of heads of each PolyAttn; must divide ``hidden_channels``.
         ffn_channels: inner width of the FFN; ``hidden_channels`` by default.
         mlp_ratio, decay, activation, scale: see :class:`PolyAttn`.
-        dropout: in the read-out.
-        attention_dropout: in the blocks.
+        dropout: dropout in the read-out.
+        attention_dropout: dropout in the blocks.
 
     Shapes:
         (B, K+1, in_channels) -> (B, out_channels).
@@ -127,6 +130,32 @@ class PolyFormer(nn.Module):
             nn.Linear(hidden_channels, out_channels),
         )
 
+    @classmethod
+    def from_pretrained(cls, directory: str | Path) -> Self:
+        """The module of a run of ``polyformer``, or of a saved classifier, with its weights, in evaluation mode.
+
+        It gives outputs, not probabilities: one logit of two classes, C logits of more, or the value of a regression in
+        the units in which it was trained. Tokens are those of the run's basis, order and scaled features.
+
+        Example:
+            >>> import polyformer as pf, tempfile
+            >>> folder = f"{tempfile.mkdtemp()}/run"
+            >>> small = {"basis": "monomial", "order": 2, "hidden_channels": 8, "epochs": 1}
+            >>> run = pf.train("minefield:width=20,height=10", out=folder, **small)
+            >>> model = pf.PolyFormer.from_pretrained(folder)
+            >>> model(pf.compute_tokens(run.task().graph, basis="monomial", order=2)).shape
+            torch.Size([200, 1])
+        """
+        arguments, weights = read_pretrained(directory)
+        module = cls(**arguments)
+        try:
+            module.load_state_dict(weights)
+        except RuntimeError:
+            raise FileCorrupt(
+                f"The weights in '{directory}' do not fit its config.json. They come from different runs."
+            ) from None
+        return module.eval()
+
     def forward(self, tokens: Tensor) -> Tensor:
         first = cast(PolyFormerBlock, self.blocks[0])
         return self.encode(self.input(tokens), normalised_factors(tokens, self.input, first.attention_norm))
@@ -135,7 +164,7 @@ class PolyFormer(nn.Module):
         """From tokens that went through the input layer: (B, K+1, hidden) -> (B, out).
 
         Args:
-            factors: those of the first block's normalised input, where it is a thin product.
+            factors: the factors of the first block's normalised input, where it is a thin product.
         """
         for block in self.blocks:
             hidden = block(hidden, factors)
@@ -153,5 +182,5 @@ class PolyFormer(nn.Module):
         blocks = cast(Iterable[PolyFormerBlock], self.blocks)
         modules = [module for block in blocks for module in (block.attention_norm, block.attention)]
         attention = [parameter for module in modules for parameter in module.parameters()]
-        chosen = {id(parameter) for parameter in attention}
-        return {"attention": attention, "rest": [p for p in self.parameters() if id(p) not in chosen]}
+        attention_ids = {id(parameter) for parameter in attention}
+        return {"attention": attention, "rest": [p for p in self.parameters() if id(p) not in attention_ids]}

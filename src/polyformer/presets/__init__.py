@@ -1,4 +1,4 @@
-"""Settings by name for a data set and basis: one CSV file a preset, of the package or of the user's own.
+"""Settings by name for a data set, a basis and a model: one CSV file a preset.
 
 A file has a row for each data set, basis and model, and a column for each setting; a cell that is empty leaves that
 setting alone. Without a column ``model`` it is PolyFormer's. ``polyformer tune`` writes such files.
@@ -18,20 +18,23 @@ of citeseer (3 and 2); in batches of 256 and 60 epochs by the first of minesweep
 began with the defaults and the published settings of other bases, and some ended there: with those of Chebyshev
 tokens for Bernstein ones on squirrel_filtered, of monomial tokens for Bernstein ones on citeseer and for optimal ones
 on chameleon_filtered, and with the defaults, but K = 4, for optimal ones on citeseer.
+
+``beyond`` holds settings of the cascade, chosen by validation scores (all trials: ``results/beyond-search/log.csv``),
+and of deep baselines on minesweeper: depth, width, normalisation, rate and number of epochs as published for them.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from polyformer.errors import FileCorrupt, InvalidParameter, PresetNotFound
-from polyformer.files import reporting_io_errors, write_whole
+from polyformer.files import read_small, reporting_io_errors, write_whole
 from polyformer.registry import parse_value, suggest
 
 __all__ = [
@@ -51,10 +54,17 @@ _PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"epochs": 2000, "shuffle": "batches"},
     "fast": {},
     "tuned": {},
+    "beyond": {},
 }
 """The package's presets, each with the settings that all rows of its file share."""
 
 _PRESET_MODEL = "polyformer"
+
+_MOST_BYTES = 1 << 24
+"""A preset file is a table of settings: 16 MiB are many more than one needs."""
+
+ANY_GRAPH = "*"
+"""The data set of a row, in a preset file, that serves every graph."""
 
 
 @cache
@@ -82,10 +92,10 @@ def is_preset_file(name: str) -> bool:
 
 def _read_file(path: Path) -> dict[Key, dict[str, Any]]:
     try:
-        return _parse(path.read_text(encoding="utf-8"))
+        return _parse(read_small(path, _MOST_BYTES).decode("utf-8"))
     except FileNotFoundError:
         raise PresetNotFound(f"There is no preset file '{path}'. Check the path.") from None
-    except (OSError, UnicodeDecodeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, AttributeError) as error:
         raise FileCorrupt(
             f"'{path}' cannot be read as a preset ({error}). It must be a CSV file with a column 'dataset' and a "
             f"column for each setting."
@@ -101,9 +111,13 @@ def check_writable(path: Path) -> None:
 
 
 def write_preset(path: Path, model: str, dataset: str, settings: Mapping[str, Any]) -> None:
-    """Put settings into a preset file, in place of those that it has for the same model, data set and basis."""
+    """Put settings into a preset file, in place of those that it has for the same model, data set and basis.
+
+    Args:
+        dataset: a name, or the path of a graph, of which the last part is kept.
+    """
     rows = _read_file(path) if path.exists() else {}
-    rows[model, dataset, settings.get("basis")] = dict(settings)
+    rows[model, _graph_name(dataset), settings.get("basis")] = dict(settings)
     columns = list(dict.fromkeys(["basis", *(name for row in rows.values() for name in row)]))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -153,7 +167,8 @@ def load_preset(name: str, dataset: str, basis: str | None = None, model: str = 
     """The settings of a preset for a data set, and for a basis or else Chebyshev if there is that, or the only one.
 
     Args:
-        name: of a preset of the package, or the path of a ``.csv`` file.
+        name: of a preset of the package, or the path of a ``.csv`` file. A file's row for the data set ``*``, or the
+            rows of its only data set, serve every graph that has no row of its own.
 
     >>> load_preset("paper", "minesweeper", "chebyshev")["order"]
     8
@@ -169,14 +184,40 @@ def load_preset(name: str, dataset: str, basis: str | None = None, model: str = 
         raise PresetNotFound(
             f"The preset '{name}' holds settings of {', '.join(sorted(models))}. Got {model}. Leave the preset out."
         )
-    bases = [b for m, d, b in table if (m, d) == (model, dataset)]
-    if not bases:
-        sets = sorted({d for m, d, _ in table if m == model})
-        raise PresetNotFound(f"The preset '{name}' has no settings for '{dataset}'. {suggest(dataset, sets)}")
-    chosen = basis or ("chebyshev" if "chebyshev" in bases else bases[0])
-    if chosen not in bases:
+    row_name = _row_name(name, {d for m, d, _ in table if m == model}, dataset)
+    bases = [b for m, d, b in table if (m, d) == (model, row_name)]
+    row_basis = basis or ("chebyshev" if "chebyshev" in bases else bases[0])
+    if row_basis not in bases:
         raise PresetNotFound(
-            f"The preset '{name}' has no settings for '{dataset}' with the basis '{chosen}'. "
-            f"{suggest(str(chosen), [b for b in bases if b is not None])}"
+            f"The preset '{name}' has no settings for '{dataset}' with the basis '{row_basis}'. "
+            f"{suggest(str(row_basis), [b for b in bases if b is not None])}"
         )
-    return dict(table[model, dataset, chosen])
+    return dict(table[model, row_name, row_basis])
+
+
+def _row_name(preset: str, rows: Collection[str], dataset: str) -> str:
+    """The data set whose rows serve a data set: its own; in a file also ``*``, or the only one that the file has."""
+    if dataset in rows:
+        return dataset
+    if not is_preset_file(preset):
+        raise PresetNotFound(f"The preset '{preset}' has no settings for '{dataset}'. {suggest(dataset, rows)}")
+    names = {_graph_name(row): row for row in rows}
+    if _graph_name(dataset) in names:
+        return names[_graph_name(dataset)]
+    if ANY_GRAPH in rows:
+        return ANY_GRAPH
+    if len(rows) == 1:
+        return next(iter(rows))
+    raise PresetNotFound(
+        f"The preset '{preset}' has settings for {', '.join(sorted(names))} and none for '{_graph_name(dataset)}'. "
+        f"Write {ANY_GRAPH} into the column 'dataset' of the row that shall serve every graph."
+    )
+
+
+def _graph_name(dataset: str) -> str:
+    """A data set's name, or the last part of a path: a graph keeps its settings wherever it is moved.
+
+    >>> _graph_name("/data/shop/"), _graph_name("citeseer")
+    ('shop', 'citeseer')
+    """
+    return dataset if dataset == ANY_GRAPH else Path(dataset).name or dataset

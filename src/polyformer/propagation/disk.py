@@ -1,4 +1,4 @@
-"""The out-of-core engine: two buffers of columns in memory, graph and features streamed past them from disk."""
+"""The engine for graphs larger than memory: it holds two buffers of columns and reads graph and features from disk."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from polyformer.arrays import aligned_empty
 from polyformer.feature_scaling import ScaledFeatures
 from polyformer.graph_checks import Features
 from polyformer.machine import require_memory, usable_memory
+from polyformer.machine_speed import COLUMN_VALUES_PER_SECOND, DISK_BYTES_PER_SECOND
 from polyformer.operators import Operator
-from polyformer.propagation.engine import Cost, Engine, TokenBlock, TokenJob
+from polyformer.propagation.engine import Engine, EngineCost, TokenJob
 from polyformer.propagation.estimates import seconds_of_hops
 from polyformer.propagation.feature_columns import FeatureColumns
 from polyformer.propagation.kernel import KERNEL_WIDTHS
 from polyformer.propagation.recurrences import blocks_of, lanczos, part_of
 from polyformer.propagation.streamed import StreamedAdjacency
+from polyformer.reporter import Reporter
+from polyformer.stores.sinks import TokenBlock
 
-__all__ = ["DiskEngine", "Plan", "seconds_of_reading"]
+__all__ = ["BlockPlan", "DiskEngine", "seconds_of_reading"]
 
 _CHUNK_BYTES = (1 << 20, 1 << 26)
-_READ_BYTES_PER_SECOND = 1e9
-_TURNED_PER_SECOND = 4e8
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Columns in a block, columns of features that are held (0: none), bytes of a chunk, and the memory all take."""
+class BlockPlan:
+    """How a job is cut: columns in a block, feature columns held in memory, bytes of a chunk, and the memory in all."""
 
     width: int
     held: int
@@ -37,20 +38,20 @@ class Plan:
 
 
 class DiskEngine(Engine):
-    """Two float32 buffers of N × c, c = 64, 32, 16 or 8 as memory allows; K+3 float64 ones of N × 8 for optimal.
+    """Holds two float32 buffers of N × c, c = 64, 32, 16 or 8 as memory allows; for optimal K+3 of N × 8 in float64.
 
-    Beside them: one number a node (its scaling), two chunks of the index array, and a piece of the features.
+    Besides, the engine holds the scaling of every node, two chunks of the index array and a piece of the features.
     """
 
-    def cost(self, operator: Operator, order: int, features: Features, fixed: bool) -> Cost:
+    def cost(self, operator: Operator, order: int, features: Features, fixed: bool) -> EngineCost:
         plan = self.plan(operator, order, features, fixed, features.shape[1])
         blocks, passes = -(-features.shape[1] // plan.width), -(-features.shape[1] // (plan.held or plan.width))
         reads = seconds_of_reading(operator, order * blocks, features, passes)
         seconds = seconds_of_hops(operator.graph, order, features.shape[1], fixed)
-        return Cost(plan.memory, max(seconds, reads) + _turning_seconds(features))
+        return EngineCost(plan.memory, max(seconds, reads) + _turning_seconds(features))
 
-    def plan(self, operator: Operator, order: int, features: Features, fixed: bool, num_columns: int) -> Plan:
-        """How a job of so many columns is cut to fit the memory; refused where even the narrowest block does not."""
+    def plan(self, operator: Operator, order: int, features: Features, fixed: bool, num_columns: int) -> BlockPlan:
+        """Cut a job of ``num_columns`` columns to fit the memory; refuse it if no block fits."""
         limit = usable_memory() if self.memory is None else self.memory
         num_nodes = operator.num_nodes
         chunk = min(max(limit // 64, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
@@ -66,13 +67,13 @@ class DiskEngine(Engine):
         else:
             advice = f"Raise --memory{'' if fixed else ', lower --order, or take a fixed basis'}."
             require_memory("Computing the tokens", needed, advice, limit)
-        # What is left holds features of further blocks, so that their file is read less often.
+        # The memory that is left holds features of further blocks, so that their file is read less often.
         column_bytes = num_nodes * _itemsize(features)
         fitting = min(limit - needed, limit // 2) // column_bytes
         held = min(num_columns, fitting // width * width)
         if held <= width:
-            return Plan(width, 0, chunk, needed)
-        return Plan(width, held, chunk, needed + held * column_bytes)
+            return BlockPlan(width, 0, chunk, needed)
+        return BlockPlan(width, held, chunk, needed + held * column_bytes)
 
     def chebyshev(self, job: TokenJob) -> None:
         r"""Deliver T_k(M) X by :math:`u_{k+1} = -2 S^2 (A + cI) u_k - u_{k-1}` on :math:`u_k = S\,T_k(M) x`."""
@@ -102,7 +103,7 @@ class DiskEngine(Engine):
                             alpha=-1.0 if k == 1 else -2.0,
                             previous=None if k == 1 else last,
                             beta=-1.0,
-                            progress=share.within,
+                            reporter=share.hop_reporter(),
                         )
                         _put(out, k, last, used, job.nodes, scaling, plan.chunk_bytes)
                         share.hop(k + 1)
@@ -115,7 +116,7 @@ class DiskEngine(Engine):
         loop = float(operator.self_loops)
 
         def multiply(x: np.ndarray, out: np.ndarray) -> None:
-            adjacency.product(x, out, row_scale=scaling, loop=loop, progress=share.within)
+            adjacency.product(x, out, row_scale=scaling, loop=loop, reporter=share.hop_reporter())
             share.hop(share.done + 1)
 
         with FeatureColumns(job.features, plan.held, plan.chunk_bytes) as features:
@@ -128,11 +129,11 @@ class DiskEngine(Engine):
                     for k in range(order + 1):
                         _put(out, k, basis[k], used, job.nodes, None, plan.chunk_bytes)
                     out.recurrence = part_of(recurrence, used)
-                del x, basis  # before the next block's are made
+                del x, basis  # free them before the next block makes its own
 
 
 class _Progress:
-    """Share of the work that is done: blocks of columns, hops within a block, rows within a hop."""
+    """Counts the share of the work that is done: blocks of columns, and hops within a block."""
 
     def __init__(self, job: TokenJob, hops: int) -> None:
         self.job, self.hops, self.columns = job, max(1, hops), job.features.shape[1]
@@ -142,23 +143,27 @@ class _Progress:
         self.done = self.used = 0
 
     def blocks(self, widest: int) -> Iterator[tuple[slice, int]]:
-        self._tell(0.0)
+        self._tell()
         for block, width in blocks_of(self.missing, widest):
             self.done, self.used = 0, block.stop - block.start
             yield block, width
             self.finished += self.used
             self.used = 0
-            self._tell(0.0)
+            self._tell()
 
     def hop(self, done: int) -> None:
         self.done = done
-        self._tell(0.0)
+        self._tell()
 
-    def within(self, rows: float) -> None:
-        self._tell(rows)
+    def hop_reporter(self) -> Reporter:
+        """A reporter for the product of the next hop, whose share counts as a part of the whole job."""
+        return self.job.reporter.part(self._share(self.done), self._share(self.done + 1))
 
-    def _tell(self, rows: float) -> None:
-        self.job.tell((self.finished + self.used * min(1.0, (self.done + rows) / self.hops)) / self.columns)
+    def _tell(self) -> None:
+        self.job.tell(self._share(self.done))
+
+    def _share(self, hops: int) -> float:
+        return (self.finished + self.used * min(1.0, hops / self.hops)) / self.columns
 
 
 def _put(
@@ -170,7 +175,7 @@ def _put(
     scaling: np.ndarray | None,
     piece_bytes: int,
 ) -> None:
-    """Deliver T_k x = u / S of the nodes asked for, some rows at a time."""
+    """Deliver T_k x = u / S of the requested nodes, some rows at a time."""
     count = len(u) if nodes is None else len(nodes)
     step = max(1, piece_bytes // (u.shape[1] * u.itemsize))
     for begin in range(0, count, step):
@@ -187,8 +192,8 @@ def _scale_rows(x: np.ndarray, scaling: np.ndarray, piece_bytes: int) -> None:
 
 
 def seconds_of_reading(operator: Operator, hops: int, features: Features, passes: int = 1) -> float:
-    """Reading the adjacency once a hop and the features once a pass, roughly."""
-    return (_index_bytes(operator) * hops + _file_bytes(features) * passes) / _READ_BYTES_PER_SECOND
+    """About how long it takes to read the adjacency once a hop and the features once a pass."""
+    return (_index_bytes(operator) * hops + _file_bytes(features) * passes) / DISK_BYTES_PER_SECOND
 
 
 def _itemsize(features: Features) -> int:
@@ -205,5 +210,5 @@ def _index_bytes(operator: Operator) -> int:
 
 
 def _turning_seconds(features: Features) -> float:
-    """Taking columns out of rows."""
-    return float(np.prod(features.shape)) / _TURNED_PER_SECOND
+    """About how long it takes to take columns out of rows."""
+    return float(np.prod(features.shape)) / COLUMN_VALUES_PER_SECOND

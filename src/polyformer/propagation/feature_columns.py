@@ -17,13 +17,13 @@ __all__ = ["FeatureColumns"]
 
 
 class FeatureColumns:
-    """Fills buffers with columns of dense or sparse features; those that are to be scaled are scaled on the way.
+    """Fills buffers with columns of dense or sparse features, and scales the columns that have a scaling.
 
     Args:
         features: (N, d); a memory-mapped file is read from front to back.
-        held: how many columns one pass over the rows takes and holds for this block and the next ones; 0 holds none:
-            every block is a pass of its own.
-        piece_bytes: rows that are read at once.
+        held: how many columns one pass over the rows reads and keeps for the next blocks; with 0, every block reads all
+            rows again.
+        piece_bytes: bytes of the rows that are read at once.
     """
 
     def __init__(self, features: Features, held: int, piece_bytes: int) -> None:
@@ -34,11 +34,11 @@ class FeatureColumns:
         self._scaling = features.scaling if isinstance(features, ScaledFeatures) else None
         stored = features.raw if isinstance(features, ScaledFeatures) else features
         if isinstance(stored, np.ndarray):
-            # A file too large to be kept must not displace that of the indices, which is read once a hop.
+            # A feature file too large for the cache must not displace the index file, which is read once a hop.
             self._reader = RowReader(stored, drop=stored.nbytes > available_memory() // 2)
 
     def fill(self, columns: slice, out: np.ndarray) -> None:
-        """Write the columns into ``out`` (N, w) and zeros into the columns that fill it up."""
+        """Write the columns into ``out`` (N, w), and zeros into the remaining columns of ``out``."""
         used = columns.stop - columns.start
         out[:, used:] = 0
         if self.held == 0:
@@ -51,7 +51,7 @@ class FeatureColumns:
         out[:, :used] = self._room[:, first : first + used]
 
     def _hold(self, start: int) -> np.ndarray:
-        """Read as many columns as are held, from ``start`` on."""
+        """Read the columns that will be held, from ``start`` on."""
         room = np.empty((self.features.shape[0], self.held), self.features.dtype) if self._room is None else self._room
         self._columns = slice(start, min(start + self.held, self.features.shape[1]))
         for begin, piece in self._pieces(self._columns):
@@ -59,14 +59,14 @@ class FeatureColumns:
         return room
 
     def _put(self, piece: np.ndarray, columns: slice, out: np.ndarray) -> None:
-        """Write a piece as it was read, or scaled."""
+        """Write a piece, scaled if the features have a scaling."""
         if self._scaling is None:
             out[:] = piece
         else:
             self._scaling.apply(piece, columns.start, out)
 
     def _pieces(self, columns: slice) -> Iterator[tuple[int, np.ndarray]]:
-        """The columns of all rows, (first row, (n, w)); one piece is read while the one before is used."""
+        """Pieces of the columns, (first row, (n, w)); the next piece is read while the caller uses one."""
         count, width = self.features.shape
         if not isinstance(self.features, np.ndarray | ScaledFeatures):
             step = max(1, self.piece_bytes // (4 * width))

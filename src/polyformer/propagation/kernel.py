@@ -1,4 +1,4 @@
-r"""Sparse products on blocks of columns: the native kernel, or scipy where it is not built.
+r"""Sparse products on blocks of columns, by the native kernel or, where it was not built, by scipy.
 
 Both compute one step of a linear recurrence, :math:`y = α\,R (B + c I) x + β\,p`, where B is a CSR matrix (a pattern of
 ones if it has no values) and R a diagonal scaling, for float32 and float64 blocks.
@@ -16,25 +16,21 @@ import scipy.sparse as sp
 from polyformer.graph import Graph
 from polyformer.native import call, is_available
 
-__all__ = ["FASTEST_WIDTH", "KERNEL_WIDTHS", "SparseBlock", "column_dots", "column_subtract", "mix_orders"]
+__all__ = ["FASTEST_WIDTH", "KERNEL_WIDTHS", "SparseBlock", "column_dots", "column_subtract"]
 
 KERNEL_WIDTHS = (64, 32, 16, 8)
 """Column widths for which the native kernel is compiled."""
 
 FASTEST_WIDTH = 32
-"""Two cache lines a row: wider blocks leave the cache sooner, narrower ones read the indices more often."""
-
-_ROWS_PER_MIX = 4096
-_MOST_MIXED = 64
-"""Most orders that the native kernel mixes."""
+"""Two cache lines a row: wider blocks leave the cache sooner, and narrower blocks read the indices more often."""
 
 
 @dataclass(frozen=True, eq=False)
 class SparseBlock:
     """A CSR matrix (rows, columns) that multiplies (columns, c) blocks.
 
-    ``values`` None means a pattern of ones. ``first_row`` says where a range of rows of a square matrix begins: there
-    is its diagonal. Column ids must be in range: the native kernel does not check.
+    ``values`` None means a pattern of ones. ``first_row`` is the first row of a range of rows of a square matrix, so
+    that the diagonal is known. Column ids must be in range: the native kernel does not check them.
     """
 
     indptr: np.ndarray
@@ -84,7 +80,7 @@ class SparseBlock:
 
         Args:
             x: (columns, c), C-contiguous.
-            row_scale: (rows,) float64: rounded to float32, its error would be the same in every hop.
+            row_scale: (rows,) float64; in float32, the same rounding error would come back in every hop.
             out: (rows, c), C-contiguous, not ``x``.
             emit: (rows, w) view, w ≤ c, contiguous in its rows, that receives ``emit_scale · out``.
         """
@@ -142,24 +138,12 @@ class SparseBlock:
 
 
 def _of_dtype(name: str, x: np.ndarray) -> str:
-    """The native function for numbers like those of ``x``."""
+    """The name of the native function for the dtype of ``x``."""
     return f"{name}_float32" if x.dtype == np.float32 else f"{name}_float64"
 
 
-def mix_orders(tokens: np.ndarray, mixing: np.ndarray) -> None:
-    """tokens <- M tokens along the orders, in place: (n, K+1, d) contiguous float32."""
-    count, num_tokens, width = tokens.shape
-    matrix = np.ascontiguousarray(mixing, dtype=np.float32)
-    if num_tokens <= _MOST_MIXED and is_available():
-        call("mix", rows=count, count=num_tokens, width=width, matrix=matrix, tokens=tokens)
-        return
-    for start in range(0, count, _ROWS_PER_MIX):
-        rows = tokens[start : start + _ROWS_PER_MIX]
-        rows[:] = matrix @ rows
-
-
 def column_dots(basis: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Σ_i basis[j, i, c] x[i, c] in float64: (J, N, c), (N, c) -> (J, c). The same for any number of threads."""
+    """Σ_i basis[j, i, c] x[i, c] in float64: (J, N, c), (N, c) -> (J, c). The number of threads does not change it."""
     count, rows, width = basis.shape
     dots = np.zeros((count, width))
     if is_available():

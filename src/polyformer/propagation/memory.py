@@ -11,27 +11,27 @@ from polyformer.feature_scaling import ScaledFeatures
 from polyformer.graph_checks import Features
 from polyformer.machine import require_memory
 from polyformer.operators import Operator
-from polyformer.propagation.engine import Cost, Engine, TokenJob
+from polyformer.propagation.engine import Engine, EngineCost, TokenJob
 from polyformer.propagation.estimates import seconds_of_hops
 from polyformer.propagation.kernel import FASTEST_WIDTH
 from polyformer.propagation.recurrences import Propagator, blocks_of, padded, part_of
 
 __all__ = ["MemoryEngine"]
 
-# The optimal basis needs K+1 double buffers instead of two single: narrow blocks keep its memory near the others'.
+# The optimal basis needs K+3 float64 buffers instead of two float32: narrow blocks keep its memory as low as theirs.
 _OPTIMAL_WIDTH = 8
 
 
 class MemoryEngine(Engine):
-    """Two float32 buffers of N × 32 for fixed bases, K+3 float64 ones of N × 8 for optimal, and one handed over."""
+    """Holds two float32 buffers of N × 32 for fixed bases, K+3 of N × 8 in float64 for optimal, and one for output."""
 
-    def cost(self, operator: Operator, order: int, features: Features, fixed: bool) -> Cost:
+    def cost(self, operator: Operator, order: int, features: Features, fixed: bool) -> EngineCost:
         buffers = 3 * FASTEST_WIDTH if fixed else 2 * (order + 4) * _OPTIMAL_WIDTH
         turned = 0 if isinstance(features, np.ndarray | ScaledFeatures) else 8 * features.nnz
         needed = 4 * operator.num_nodes * (buffers + 6) + turned
         if self.memory is not None:
             require_memory("Computing the tokens", needed, "Take --engine disk, or raise --memory.", self.memory)
-        return Cost(needed, seconds_of_hops(operator.graph, order, features.shape[1], fixed))
+        return EngineCost(needed, seconds_of_hops(operator.graph, order, features.shape[1], fixed))
 
     def chebyshev(self, job: TokenJob) -> None:
         order, nodes = job.order, job.nodes
@@ -57,12 +57,12 @@ class MemoryEngine(Engine):
                 for k in range(job.order + 1):
                     out.put(k, (basis[k] if job.nodes is None else basis[k, job.nodes])[:, :used])
                 out.recurrence = part_of(recurrence, used)
-            del basis  # before the next block's is made
+            del basis  # free it before the next block makes its own
             job.tell(block.stop / job.features.shape[1])
 
 
 def _columns(features: Features) -> Callable[[slice], np.ndarray]:
-    """A reader of dense column blocks; sparse features are turned once, so that a block costs only its own entries."""
+    """A reader of dense column blocks; it sorts sparse features by column once, as a block then reads few entries."""
     if isinstance(features, ScaledFeatures):
         return features.columns
     if isinstance(features, np.ndarray):

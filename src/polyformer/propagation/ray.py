@@ -1,8 +1,8 @@
-"""The engine for several machines: one Ray task a block of columns, then tasks that put the rows together.
+"""The engine for several machines: a Ray task computes a block of columns, then tasks put the rows together.
 
-A task runs :class:`~polyformer.propagation.disk.DiskEngine` on its columns, all hops with no exchange: it reads the
-graph directory and writes its block, both on storage that all nodes share. Those files are the truth; what goes through
-Ray is the name of a block on the way out and its hash on the way back.
+A task runs :class:`~polyformer.propagation.disk.DiskEngine` on its columns and needs no data from other tasks: it reads
+the graph directory and writes its block, both on storage that all nodes share. Only the name of a block and its hash go
+through Ray; the files hold everything else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from polyformer.cluster import Node, connected, nodes, run_tasks
+from polyformer.cluster import Node, connected, cpus_per_task, nodes, run_tasks
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter, OutOfResources
 from polyformer.feature_scaling import FeatureScaling, ScaledFeatures
 from polyformer.graph import Graph
@@ -27,17 +27,18 @@ from polyformer.graph_checks import Features
 from polyformer.machine import format_bytes, num_cores
 from polyformer.operators import Operator
 from polyformer.propagation.disk import DiskEngine, seconds_of_reading
-from polyformer.propagation.engine import Assembly, Cost, Engine, TokenJob
+from polyformer.propagation.engine import Engine, EngineCost, TokenJob
 from polyformer.propagation.estimates import seconds_of_hops
 from polyformer.propagation.kernel import KERNEL_WIDTHS
 from polyformer.propagation.recurrences import blocks_of
 from polyformer.stores.blocks import BlockSink, TokenShape
+from polyformer.stores.sinks import Assembly
 from polyformer.stores.writer import TokenDirectoryWriter, nodes_of_job
 
 __all__ = ["PROCESS_BYTES", "Layout", "RayEngine"]
 
 PROCESS_BYTES = 512 << 20
-"""What a process of Ray holds before a task begins: Python, torch and this package."""
+"""Bytes of a Ray process before its task begins: Python, torch and this package."""
 
 _ROW_BYTES = 128 << 20
 _PART_BYTES = 1 << 30
@@ -51,9 +52,9 @@ class Layout:
         width: columns of a block.
         limit: bytes that the engine of a task may use.
         memory: bytes that a task takes, its process included, by which Ray places it.
-        cpus: of a task, one thread each.
-        tasks: at a time.
-        rounds: of as many tasks, until all are done.
+        cpus: CPUs of a task, one thread on each.
+        tasks: tasks that run at a time.
+        rounds: how often that many tasks run until all blocks are done.
     """
 
     width: int
@@ -65,7 +66,7 @@ class Layout:
 
 
 class RayEngine(Engine):
-    """Tokens by tasks on a Ray cluster, into a token directory that all its nodes share; the same bytes as on one disk.
+    """Computes tokens by tasks on a Ray cluster, into a token directory on shared storage.
 
     Args:
         memory: bytes that one task may use, its process included; by default what Ray reports for a node, divided
@@ -81,19 +82,19 @@ class RayEngine(Engine):
     def session(self) -> AbstractContextManager[Any]:
         return connected(self.address, max(num_cores(), self.workers or 1))
 
-    def cost(self, operator: Operator, order: int, features: Features, fixed: bool) -> Cost:
+    def cost(self, operator: Operator, order: int, features: Features, fixed: bool) -> EngineCost:
         layout = self.layout(operator, order, features, fixed, [slice(0, features.shape[1])])
         hops = seconds_of_hops(operator.graph, order, layout.width, fixed, layout.cpus)
         reading = seconds_of_reading(operator, order, features)
-        return Cost(layout.memory, layout.rounds * max(hops, reading), layout.tasks)
+        return EngineCost(layout.memory, layout.rounds * max(hops, reading), layout.tasks)
 
     def layout(
         self, operator: Operator, order: int, features: Features, fixed: bool, missing: Sequence[slice]
     ) -> Layout:
-        """Blocks as wide as memory allows, unless narrower ones keep more of the tasks busy."""
+        """Cut a job into blocks as wide as memory allows, unless narrower blocks keep more tasks busy."""
         machines = nodes()
         tasks = self.workers or len(machines)
-        cpus = _cpus_of_task(machines, tasks)
+        cpus = max(1, cpus_per_task(tasks, machines))
         columns = sum(part.stop - part.start for part in missing)
 
         def widest(limit: int) -> int:
@@ -109,12 +110,12 @@ class RayEngine(Engine):
 
         held = PROCESS_BYTES + _held_bytes(features)
         limit, most = self._limit(machines, cpus, held, widest)
-        width = min((width for width in KERNEL_WIDTHS if width <= most), key=seconds)  # of equals the first, the widest
+        width = min((width for width in KERNEL_WIDTHS if width <= most), key=seconds)  # the widest of equals
         plan = DiskEngine(limit).plan(operator, order, features, fixed, min(width, columns))
         return Layout(width, limit, plan.memory + held, cpus, tasks, rounds(width))
 
     def _limit(self, machines: Sequence[Node], cpus: int, held: int, widest: Callable[[int], int]) -> tuple[int, int]:
-        """Bytes for the engine of a task, besides those that are held anyway, and the widest block that they allow."""
+        """Bytes for the engine of a task, besides ``held``, and the widest block that fits into them."""
         fitting = [node for node in machines if node.cpus >= cpus]
 
         def capped(share: int) -> int:
@@ -171,30 +172,20 @@ class RayEngine(Engine):
 
 
 def _held_bytes(features: Features) -> int:
-    """Sparse features are in memory as a whole, dense ones are read from their file."""
+    """Bytes of the features in memory: all sparse features, no dense ones, as those are read from their file."""
     return (
         0 if isinstance(features, np.ndarray | ScaledFeatures) else int(features.data.nbytes + features.indices.nbytes)
     )
 
 
-def _cpus_of_task(machines: Sequence[Node], tasks: int) -> int:
-    """The most CPUs that so many tasks can have each, none of them spread over two nodes; at least one.
-
-    >>> _cpus_of_task([Node(8, 0), Node(8, 0)], 2), _cpus_of_task([Node(8, 0), Node(8, 0)], 5)
-    (8, 2)
-    """
-    choices = range(max(node.cpus for node in machines), 0, -1)
-    return next((cpus for cpus in choices if sum(node.cpus // cpus for node in machines) >= tasks), 1)
-
-
 @contextlib.contextmanager
 def _shared_graph(graph: Graph, output: Path) -> Iterator[Path]:
-    """The directory of a graph; one that was not opened from a directory is saved beside the output meanwhile."""
+    """The directory of a graph; a graph that was not opened from a directory is saved beside the output meanwhile."""
     if graph.directory is not None:
         yield graph.directory
         return
     place = output.absolute().parent / f".{output.name}.graph"
-    shutil.rmtree(place, ignore_errors=True)  # of a process that was killed
+    shutil.rmtree(place, ignore_errors=True)  # left by a process that was killed
     try:
         graph.unscaled.save(place)  # the tasks scale for themselves
         yield place
@@ -204,7 +195,7 @@ def _shared_graph(graph: Graph, output: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class _ColumnTask:
-    """What all tasks over columns of a job have in common."""
+    """What is the same for all tasks of a job."""
 
     graph: Path
     folder: Path
@@ -215,12 +206,12 @@ class _ColumnTask:
 
 
 def _make_block(task: _ColumnTask, columns: tuple[int, int]) -> list[dict[str, Any]]:
-    """Compute the tokens of some columns into their file, on whatever node this is; what is to be registered of it."""
+    """Compute the tokens of some columns into files, on any node; returns the entries for ``progress.json``."""
     import torch
 
     torch.set_num_threads(task.threads)
     try:
-        chosen = nodes_of_job(task.folder, task.about)
+        nodes = nodes_of_job(task.folder, task.about)
         graph = Graph.load(task.graph).scaled(FeatureScaling.from_json(task.about.get("scaling")))
     except DataNotFound as error:
         raise DataNotFound(
@@ -231,7 +222,7 @@ def _make_block(task: _ColumnTask, columns: tuple[int, int]) -> list[dict[str, A
         raise FileCorrupt(f"'{task.graph}' is not the graph that this job began with. Restore it, or begin anew.")
     sink = BlockSink(task.folder, task.shape, slice(*columns))
     operator = Operator(graph, task.about["operator"]["self_loops"])
-    job, engine = TokenJob(operator, graph.features, task.shape.order, sink, chosen), DiskEngine(task.memory)
+    job, engine = TokenJob(operator, graph.features, task.shape.order, sink, nodes), DiskEngine(task.memory)
     if task.about["stored"] == "chebyshev":
         engine.chebyshev(job)
     else:

@@ -1,4 +1,4 @@
-r"""The recurrences that make tokens, on one block of columns at a time.
+r"""The recurrences that compute tokens, on one block of columns at a time.
 
 Write :math:`M = \hat L - I = -P = -S (A + cI) S`. The Chebyshev recurrence :math:`T_{k+1} = 2 M T_k - T_{k-1}` is run
 on :math:`u_k = S\,T_k(M) x`, where it reads :math:`u_{k+1} = -2 S^2 (A + cI) u_k - u_{k-1}`: the entries of A are
@@ -22,11 +22,11 @@ from polyformer.propagation.kernel import FASTEST_WIDTH, KERNEL_WIDTHS, SparseBl
 __all__ = ["Emit", "Propagator", "blocks_of", "column_blocks", "lanczos", "padded", "part_of"]
 
 Emit = Callable[[int], np.ndarray | None]
-"""Asked for order k, gives the (N, w) view that is to receive that order's tokens, or None."""
+"""A function from order k to the (N, w) view that is to receive the tokens of that order, or None."""
 
 
 def column_blocks(num_columns: int, widest: int = FASTEST_WIDTH) -> Iterator[tuple[slice, int]]:
-    """Cut columns into blocks of the kernel's widths; the last is padded up to one of them.
+    """Cut columns into blocks of the kernel's widths; the last block is padded up to one of the widths.
 
     >>> [(block.start, block.stop, width) for block, width in column_blocks(100)]
     [(0, 32, 32), (32, 64, 32), (64, 96, 32), (96, 100, 8)]
@@ -51,7 +51,7 @@ def blocks_of(ranges: Iterable[slice], widest: int) -> Iterator[tuple[slice, int
 
 
 def part_of(recurrence: Recurrence, used: int) -> Recurrence:
-    """The recurrence of the first columns, without those that only fill up a block."""
+    """The recurrence of the first ``used`` columns, without the zero columns that pad a block."""
     return Recurrence(recurrence.norm[:used], recurrence.gamma[:, :used], recurrence.beta[:, :used])
 
 
@@ -64,7 +64,7 @@ def padded(block: np.ndarray, width: int, dtype: Any) -> np.ndarray:
 
 
 class Propagator:
-    """The operator P made ready for products with (N, w) blocks, w one of the kernel's widths."""
+    """The operator P, prepared for products with (N, w) blocks; w is one of the kernel's widths."""
 
     def __init__(self, operator: Operator, dtype: Any = np.float32) -> None:
         self.dtype = np.dtype(dtype)
@@ -75,11 +75,11 @@ class Propagator:
         self.inverse = (1 / operator.scaling).astype(self.dtype)
 
     def chebyshev(self, x: np.ndarray, order: int, emit: Emit) -> Iterator[np.ndarray]:
-        """Run T_0(M) x, …, T_K(M) x; yields each u_k = S T_k(M) x, valid until the next but one.
+        """Compute T_0(M) x, …, T_K(M) x; yields each u_k = S T_k(M) x, which stays valid until u_{k+2} is computed.
 
         Args:
             x: (N, w) block, overwritten.
-            emit: where the kernel shall write T_k itself while it is at it.
+            emit: gives the view into which the kernel writes T_k(M) x in the same pass.
         """
         self._emit_first(x, emit(0))
         current = x
@@ -96,7 +96,7 @@ class Propagator:
     def tokens_at(self, nodes: np.ndarray, x: np.ndarray, order: int) -> np.ndarray:
         """T_0(M) x, …, T_K(M) x at some nodes, each named once: (N, c) -> (B, K+1, c).
 
-        The kernel gives whole blocks of columns to its threads: there is no step at which they wait for each other.
+        Each thread of the kernel computes whole blocks of columns, so that threads never wait for each other.
         """
         x = np.ascontiguousarray(x, self.dtype)
         tokens = np.empty((len(nodes), order + 1, x.shape[1]), self.dtype)
@@ -125,7 +125,7 @@ class Propagator:
         return later
 
     def _run_blocks(self, name: str, nodes: np.ndarray, order: int, x: np.ndarray, out: np.ndarray) -> bool:
-        """Let the native kernel do it, if there is one: in the widest blocks of which every thread gets one."""
+        """Run the native kernel in the widest blocks of which every thread gets one; False if there is no kernel."""
         if not is_available():
             return False
         place = np.full(len(self.scaling), -1, np.int32)
@@ -191,9 +191,9 @@ def lanczos(
 ) -> tuple[np.ndarray, Recurrence]:
     """Tokens of the optimal basis, re-orthogonalised against all earlier ones: (N, w) -> (K+1, N, w), all float64.
 
-    Each step divides by β, so rounding in the tokens is amplified by the product of 1/β: in float32 it would hide
-    where a column's Krylov space ends. Twice is enough: the first pass removes the recurrence's two terms and what
-    rounding left along the others, the second what the first pass itself rounded.
+    Each step divides by β, so rounding errors in the tokens grow by the product of 1/β; in float32 they would hide
+    where a column's Krylov space ends. Two passes of orthogonalisation are enough: the first removes the two terms of
+    the recurrence and what rounding left along earlier tokens, the second removes the rounding errors of the first.
 
     Args:
         multiply: ``multiply(z, out)`` writes S (A + cI) z.
@@ -204,7 +204,7 @@ def lanczos(
     gamma, beta = np.zeros((order, width)), np.zeros((order, width))
     norm = np.sqrt(column_dots(x[None], x)[0])
     _scale_columns(x, norm, basis[0])
-    step, scaled = aligned_empty(x.shape, x.dtype), x  # x itself has been copied and is room now
+    step, scaled = aligned_empty(x.shape, x.dtype), x  # x was copied, so its memory can be used
     for k in range(order):
         np.multiply(basis[k], scaling[:, None], out=scaled)
         multiply(scaled, step)
@@ -219,5 +219,5 @@ def lanczos(
 
 
 def _scale_columns(x: np.ndarray, norm: np.ndarray, out: np.ndarray) -> None:
-    """out = x / norm; zero columns where the norm is zero."""
+    """Write x / norm into ``out``; zero columns where the norm is zero."""
     np.multiply(x, np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0), out=out)

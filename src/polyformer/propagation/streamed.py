@@ -1,4 +1,4 @@
-"""The adjacency of a graph streamed past blocks of columns: sequential reads, one chunk ahead of the computation."""
+"""The adjacency of a graph, read from disk for every product in sequence, one chunk ahead of the computation."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from polyformer.arrays import RowReader, row_ranges
 from polyformer.graph import Graph
-from polyformer.progress import Share
 from polyformer.propagation.kernel import SparseBlock
+from polyformer.reporter import SILENT, Reporter
 
 __all__ = ["StreamedAdjacency"]
 
@@ -19,11 +19,11 @@ _BYTES_PER_ROW = 8
 
 
 class StreamedAdjacency:
-    """A of a graph as ranges of rows, each a :class:`SparseBlock`; a range is read while the one before is computed.
+    """The adjacency A as ranges of rows, each a :class:`SparseBlock`; the next range is read while one is multiplied.
 
     Args:
-        graph: memory-mapped, or in memory; then nothing is copied.
-        chunk_bytes: memory for one of the two chunks, roughly; a single longer row stretches it.
+        graph: a memory-mapped graph, or one in memory, of which nothing is copied.
+        chunk_bytes: about the memory for one of the two chunks; a single row that is longer takes more.
     """
 
     def __init__(self, graph: Graph, chunk_bytes: int) -> None:
@@ -35,7 +35,7 @@ class StreamedAdjacency:
         self._most_entries = max(int(graph.indptr[stop] - graph.indptr[start]) for start, stop in self.ranges)
 
     def chunks(self) -> Iterator[tuple[int, int, SparseBlock]]:
-        """(begin, end, rows begin..end-1 of A), in order; each valid until the next."""
+        """Yield (begin, end, rows begin..end-1 of A) in order; each block is valid until the next one."""
         graph, num_nodes = self.graph, self.graph.num_nodes
         entry_arrays = [graph.indices] if graph.weights is None else [graph.indices, graph.weights]
         with ExitStack() as stack:
@@ -75,9 +75,9 @@ class StreamedAdjacency:
         previous: np.ndarray | None = None,
         beta: float = 0.0,
         squared: bool = False,
-        progress: Share | None = None,
+        reporter: Reporter = SILENT,
     ) -> np.ndarray:
-        """As :meth:`SparseBlock.product`, range by range; ``squared``: square ``row_scale``, which saves an array."""
+        """:meth:`SparseBlock.product`, range by range; ``squared`` squares ``row_scale`` without another array."""
         for begin, end, block in self.chunks():
             scale = row_scale[begin:end]
             block.product(
@@ -89,6 +89,5 @@ class StreamedAdjacency:
                 previous=None if previous is None else previous[begin:end],
                 beta=beta,
             )
-            if progress is not None:
-                progress(end / len(out))
+            reporter.share("tokens", end / len(out))
         return out

@@ -1,4 +1,4 @@
-"""Reports: a run in, one self-contained HTML document out."""
+"""Reports of runs: run directories in, one self-contained HTML file out."""
 
 from __future__ import annotations
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyformer.filters import frequency_grid
+from polyformer.filters import Filters, frequency_grid
 from polyformer.metrics import calibration_bins
-from polyformer.reports.findings import Filters
 from polyformer.reports.importance import Importance
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PALETTE",
-    "Cost",
+    "ModelCost",
     "calibration_chart",
     "cluster_chart",
     "cluster_curves",
@@ -47,7 +46,7 @@ _INK = "#1b1f24"
 
 
 @dataclass(frozen=True)
-class Cost:
+class ModelCost:
     """What a model reached and what it took.
 
     Attributes:
@@ -253,7 +252,7 @@ def overlay_chart(responses: dict[str, np.ndarray]) -> go.Figure:
     return figure
 
 
-def cost_chart(costs: Sequence[Cost], metric: str) -> go.Figure:
+def cost_chart(costs: Sequence[ModelCost], metric: str) -> go.Figure:
     """Score against training time; the area of a circle is the peak of memory."""
     figure = _figure("training time in seconds", f"test {metric}")
     figure.update_xaxes(type="log")
@@ -265,7 +264,7 @@ def cost_chart(costs: Sequence[Cost], metric: str) -> go.Figure:
     return figure
 
 
-def preparation_chart(costs: Sequence[Cost]) -> go.Figure:
+def preparation_chart(costs: Sequence[ModelCost]) -> go.Figure:
     """What each model takes before its first step, the slowest on top."""
     figure = _figure("preprocessing time in seconds", "")
     figure.update_xaxes(type="log")

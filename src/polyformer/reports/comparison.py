@@ -11,8 +11,9 @@ from polyformer.errors import InvalidParameter
 from polyformer.files import finite
 from polyformer.metrics import METRICS
 from polyformer.reports import charts
-from polyformer.reports.document import Figures, check_extra, score_rows, write_page
+from polyformer.reports.document import check_extra, write_page
 from polyformer.reports.findings import Findings
+from polyformer.reports.sections import Figures, score_rows
 
 __all__ = ["write_comparison"]
 
@@ -23,16 +24,16 @@ def write_comparison(runs: Sequence[Findings], path: Path) -> int:
     if len(runs) < 2:
         raise InvalidParameter(f"'RUN' must be given twice or more to compare. Got {len(runs)}. Use polyformer report.")
     names = _names(runs)
-    notes = [f"{name}: {note}" for name, run in zip(names, runs, strict=True) for note in run.record.notes]
-    if len({run.record.config["task"]["fingerprint"].partition("+")[0] for run in runs}) > 1:
+    notes = [f"{name}: {note}" for name, entry in zip(names, runs, strict=True) for note in entry.notes]
+    if len({entry.run.facts.fingerprint.partition("+")[0] for entry in runs}) > 1:
         notes.insert(0, "The runs are on different data: their scores do not compare.")
-    rows = [_row(name, run) for name, run in zip(names, runs, strict=True)]
+    rows = [_row(name, entry) for name, entry in zip(names, runs, strict=True)]
     return write_page(path, "compare.html", _figures(names, runs), None, {"runs": rows, "notes": notes})
 
 
 def _names(runs: Sequence[Findings]) -> list[str]:
     """The directories' names, with as many of the folders above as tell them apart; numbers where nothing does."""
-    paths = [run.record.path.resolve() for run in runs]
+    paths = [entry.run.path.resolve() for entry in runs]
     for depth in range(1, max(len(path.parts) for path in paths)):
         names = ["/".join(path.parts[-depth:]) for path in paths]
         if len(set(names)) == len(names):
@@ -40,17 +41,17 @@ def _names(runs: Sequence[Findings]) -> list[str]:
     return [f"{number}: {path.name}" for number, path in enumerate(paths, 1)]
 
 
-def _row(name: str, run: Findings) -> dict[str, str]:
-    config, scores = run.record.config, {row["name"]: row for row in score_rows(run.record)}
+def _row(name: str, entry: Findings) -> dict[str, str]:
+    request, scores = entry.run.request, {row["name"]: row for row in score_rows(entry.run)}
     test, guessing, validation = (scores.get(name) for name in ("test", "guessing", "validation"))
     interval = None if test is None else test["interval"]
     return {
         "name": name,
-        "model": config["model"],
-        "data": config["task"]["name"],
-        "split": str(config["split"]),
-        "seed": str(config["seed"]),
-        "metric": config["card"]["metric"],
+        "model": request.model,
+        "data": entry.run.facts.name,
+        "split": str(request.split),
+        "seed": str(request.seed),
+        "metric": entry.run.card.metric,
         "guessing": "–" if guessing is None else f"{guessing['value']:.4f}",
         "test": "–" if test is None else f"{test['value']:.4f}",
         "interval": "–" if interval is None else f"{interval[0]:.4f} to {interval[1]:.4f}",
@@ -59,16 +60,16 @@ def _row(name: str, run: Findings) -> dict[str, str]:
 
 
 def _figures(names: Sequence[str], runs: Sequence[Findings]) -> Figures:
-    curves = {name: run.record.metrics for name, run in zip(names, runs, strict=True) if run.record.metrics}
+    curves = {name: entry.run.metrics for name, entry in zip(names, runs, strict=True) if entry.run.metrics}
     note = "The validation score of every epoch."
     figures: Figures = {"validation": (charts.validation_chart(curves), "Validation", note)}
-    costs, metrics = _costs(names, runs), {run.record.config["card"]["metric"] for run in runs}
+    costs, metrics = _costs(names, runs), {entry.run.card.metric for entry in runs}
     if costs and len(metrics) == 1:
         note = "The area of a circle is the peak of the process's memory."
         figures["costs"] = charts.cost_chart(costs, METRICS[metrics.pop()].title), "Score, time and memory", note
     responses: dict[str, np.ndarray] = {}
-    for i, (name, run) in enumerate(zip(names, runs, strict=True)):
-        outcome = run.outcome
+    for i, (name, entry) in enumerate(zip(names, runs, strict=True)):
+        outcome = entry.outcome
         if outcome is not None and outcome.filters is not None:
             responses[name] = outcome.filters.responses.mean(axis=1)
             note = "Node-wise: kinds of filters, mean over heads, with one standard deviation over the nodes."
@@ -84,12 +85,12 @@ def _figures(names: Sequence[str], runs: Sequence[Findings]) -> Figures:
     return figures
 
 
-def _costs(names: Sequence[str], runs: Sequence[Findings]) -> list[charts.Cost]:
+def _costs(names: Sequence[str], runs: Sequence[Findings]) -> list[charts.ModelCost]:
     """The costs of the runs that are finished and have a test score."""
     costs = []
-    for name, run in zip(names, runs, strict=True):
-        result = run.record.result
+    for name, entry in zip(names, runs, strict=True):
+        result = entry.run.result
         if result is not None and finite(result["test"]) is not None:
             seconds = result["seconds"], result["preparation_seconds"]
-            costs.append(charts.Cost(name, result["test"], *seconds, result["peak_memory_bytes"]))
+            costs.append(charts.ModelCost(name, result["test"], *seconds, result["peak_memory_bytes"]))
     return costs

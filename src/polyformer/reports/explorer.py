@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from polyformer.filters import BANDS, local_homophily
+from polyformer.filters import BANDS, Filters, local_homophily
 from polyformer.metrics import predicted_classes
 from polyformer.reports.charts import PALETTE, cluster_curves
-from polyformer.reports.findings import NEIGHBOURS, Filters, Outcome
+from polyformer.reports.outcome import NEIGHBOURS, Outcome
+from polyformer.splits import has_label
 
 __all__ = ["explorer_data"]
 
@@ -103,10 +105,9 @@ def _columns(outcome: Outcome) -> dict[str, Any]:
 
 def _first_node(outcome: Outcome) -> int:
     """The row of the node that is shown first: one of those on which the model was tested, else one with a label."""
-    labelled = outcome.task.labels[outcome.shown]
-    known = np.isfinite(labelled) if outcome.task.is_regression else labelled >= 0
+    labelled = has_label(outcome.task.labels[outcome.shown])
     tested = np.isin(outcome.shown, outcome.split.test)
-    return int(np.argmax(2 * tested + known))
+    return int(np.argmax(2 * tested + labelled))
 
 
 def _listed_neighbours(outcome: Outcome) -> tuple[np.ndarray, np.ndarray]:
@@ -139,13 +140,26 @@ def _neighbours(outcome: Outcome) -> dict[str, str]:
 
 
 def _filters(filters: Filters) -> dict[str, Any]:
-    mean, spread = cluster_curves(filters)
-    step = float(np.abs(filters.coefficients).max()) / 32767 or 1.0
+    layers = [filters.coefficients] + ([] if filters.later is None else list(filters.later.swapaxes(0, 1)))
+    first, *later = (
+        _layer(replace(filters, coefficients=layer), of) for layer, of in zip(layers, filters.inputs, strict=True)
+    )
     return {
         "lam": filters.lam.round(5).tolist(),
         "tokens": filters.tokens.round(7).tolist(),
         "heads": filters.coefficients.shape[1],
         "orders": filters.coefficients.shape[2],
+        **first,
+        "later": later,
+    }
+
+
+def _layer(filters: Filters, applied_to: str) -> dict[str, Any]:
+    """Coefficients of one layer, and the mean and spread of its responses by kind."""
+    mean, spread = cluster_curves(filters)
+    step = float(np.abs(filters.coefficients).max()) / 32767 or 1.0
+    return {
+        "input": applied_to,
         "step": step,
         "coefficients": _pack(np.round(filters.coefficients / step), np.int16),
         "mean": mean.round(5).tolist(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,12 +12,12 @@ import scipy.sparse as sp
 
 from polyformer.feature_scaling import ScaledFeatures
 from polyformer.metrics import METRICS
-from polyformer.models import NodeModel
-from polyformer.prediction import Resources, predict_blocks
+from polyformer.models import NodeModel, Workload
 from polyformer.reports.node_map import sample_nodes
+from polyformer.runs.prediction import predict_blocks
+from polyformer.runs.saved_model import ModelCard
 from polyformer.splits import Split
 from polyformer.tasks import Task
-from polyformer.training.saved_model import ModelCard
 
 __all__ = ["ColumnGroup", "Importance", "column_groups", "feature_importance", "shuffled"]
 
@@ -88,7 +88,7 @@ def shuffled(features: PlainFeatures, group: ColumnGroup, order: np.ndarray) -> 
 
 
 def feature_importance(
-    model: NodeModel, card: ModelCard, task: Task, split: Split, resources: Resources, seconds: float = SECONDS
+    model: NodeModel, card: ModelCard, task: Task, split: Split, workload: Workload, seconds: float = SECONDS
 ) -> Importance | None:
     """Shuffle one column after the other and see how much worse the validation nodes are predicted.
 
@@ -96,6 +96,7 @@ def feature_importance(
     columns, those of the largest variance, are shuffled five times at most, fewer where the time does not suffice.
 
     Args:
+        workload: what the model may use.
         seconds: how long all of it may take.
     """
     graph, groups = task.graph, column_groups(task)
@@ -107,7 +108,7 @@ def feature_importance(
 
     def score(changed: PlainFeatures) -> float:
         other = graph.with_features(changed)
-        blocks = [rows for _, rows in predict_blocks(model, card.reader, other, nodes, resources)]
+        blocks = [rows for _, rows in predict_blocks(model, card.reader, other, replace(workload, nodes=nodes))]
         return metric(np.concatenate(blocks), labels, card.threshold)
 
     started = time.monotonic()

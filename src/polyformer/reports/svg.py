@@ -1,6 +1,10 @@
 """Charts as an image: Plotly figures of :mod:`polyformer.reports.charts` drawn as one SVG, without a browser.
 
-It knows what those charts use: lines, filled bands, markers with names; linear, logarithmic and named axes.
+It draws what those charts use: lines, filled bands, markers with names; linear, logarithmic and named axes.
+
+Plotly's own export needs kaleido, which starts a Chrome of the user's or, in its last version with a browser inside, is
+a wheel of 80 MB. Other libraries (matplotlib, 10 MB without its requirements; vl-convert, 34 MB; pygal) cannot draw
+Plotly figures, so that every chart would be written twice.
 """
 
 from __future__ import annotations

@@ -7,9 +7,11 @@ from itertools import combinations
 import numpy as np
 
 from polyformer.files import finite
+from polyformer.filters import Filters
 from polyformer.metrics import METRICS
-from polyformer.reports.findings import Filters, Findings, RunRecord
+from polyformer.reports.findings import Findings
 from polyformer.reports.importance import Importance
+from polyformer.runs.run import Run
 
 __all__ = ["alike_kinds", "filter_words", "first_words", "importance_words"]
 
@@ -19,7 +21,7 @@ NEARLY_THE_SAME = 0.15
 
 def first_words(findings: Findings) -> str:
     """The first paragraph: the score, beside guessing, whether it is good, and what the model learned."""
-    outcome, words = findings.outcome, _result_words(findings.record)
+    outcome, words = findings.outcome, _result_words(findings.run)
     if outcome is None or (outcome.filters is None and outcome.unified is None):
         return words
     whose = "Every node has a filter of its own" if outcome.filters is not None else "All nodes share one filter"
@@ -29,21 +31,21 @@ def first_words(findings: Findings) -> str:
     ).strip()
 
 
-def _result_words(record: RunRecord) -> str:
+def _result_words(run: Run) -> str:
     """The score, beside guessing, and whether it is good."""
-    result, task = record.result or {}, record.config["task"]
+    result, facts = run.result or {}, run.facts
     test, val = finite(result.get("test")), finite(result.get("val"))
     if test is None:
         if val is None:
             return ""
         return (
             f"There is no test score, so how well the model does on nodes that it has never seen is not known. On the "
-            f"{task['val']:,} validation nodes, by which it was selected, its {METRICS[result['metric']].title} is "
+            f"{facts.val:,} validation nodes, by which it was selected, its {METRICS[result['metric']].title} is "
             f"{val:.4f}."
         )
     metric = METRICS[result["metric"]]
     perfect = "1 is perfect" if metric.larger_is_better else "smaller is better, 0 is perfect"
-    words = f"On {task['test']:,} test nodes the model scores {test:.4f} in {metric.title} ({perfect})."
+    words = f"On {facts.test:,} test nodes the model scores {test:.4f} in {metric.title} ({perfect})."
     if result.get("test_interval") is not None:
         least, most = result["test_interval"]
         words += f" With other test nodes of the same kind it would mostly lie between {least:.4f} and {most:.4f}."

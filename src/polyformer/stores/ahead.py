@@ -1,4 +1,4 @@
-"""Reading ahead: a thread that fetches the rows of batches to come while the present one is worked on."""
+"""Reading ahead: a thread reads the rows of the next batches while the model works on the present batch."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["ReadAhead", "window_order"]
 
 
 def window_order(count: int, chunk_rows: int, window_rows: int, random: np.random.Generator) -> Iterator[np.ndarray]:
-    """0, …, count-1 in random order, each once, a window at a time, such that a window is read in long pieces.
+    """The numbers 0, …, count-1 in random order, one window after the other; a window consists of long pieces on disk.
 
-    Chunks of consecutive numbers are put into random order; as many of them as a window holds are then shuffled
-    number by number. Where the chunks begin is drawn as well, so that no two epochs share their borders.
+    Chunks of consecutive numbers are put into random order. The numbers of as many chunks as a window holds are then
+    shuffled. The first border between chunks is random too, so that epochs cut the numbers at different places.
 
     >>> windows = list(window_order(10, 2, 4, np.random.default_rng(0)))
     >>> [len(window) for window in windows], sorted(np.concatenate(windows).tolist())
@@ -33,14 +33,14 @@ def window_order(count: int, chunk_rows: int, window_rows: int, random: np.rando
     for start in range(0, max(whole, 1), each):
         begin = chunks[start : start + each] * chunk_rows
         window = (begin[:, None] + np.arange(chunk_rows)).ravel()
-        if start + each >= whole:  # what is less than a chunk goes with the last window
+        if start + each >= whole:  # a rest smaller than a chunk joins the last window
             window = np.concatenate([window, rest])
         yield (random.permutation(window) + shift) % count
 
 
 @dataclass
 class _Window:
-    """Rows in the order in which they will be asked for, their places in the buffer, the batches that begin here."""
+    """Rows in the order in which they will be used, their places in the buffer, and the batches that begin in them."""
 
     rows: np.ndarray
     place: Tensor
@@ -49,12 +49,12 @@ class _Window:
 
 
 class ReadAhead:
-    """Hands out batches, and their rows in the same order, while a thread reads the next window.
+    """Gives batches, and their rows in the same order, while a thread reads the next window.
 
     Args:
         rows: where to read.
-        buffers: two or more, each of a window's rows; one is read into while another is used.
-        batches: pairs of a batch and its rows, in the order in which they will be asked for; it is run by the thread.
+        buffers: two or more buffers for the rows of a window; one is filled while another is used.
+        batches: pairs of a batch and its rows, in the order in which they will be used; the thread runs this iterator.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ReadAhead:
                 yield self._begun.popleft()
 
     def take(self, rows: np.ndarray) -> Tensor | None:
-        """The next rows, in the view: (B,) -> (B, K+1, d) float32; None if others were announced."""
+        """The tokens of the next rows in the view: (B,) -> (B, K+1, d) float32; None if other rows come next."""
         parts: list[Tensor] = []
         while len(rows):
             if (self._window is None or self._used == len(self._window.rows)) and not self._advance():
@@ -101,7 +101,7 @@ class ReadAhead:
         self._thread.join()
 
     def _advance(self) -> bool:
-        """Go to the next window; False at the end. What went wrong in the thread is raised here."""
+        """Go to the next window; False at the end. An error of the thread is raised here."""
         if self._ended:
             return False
         if self._window is not None:
@@ -126,7 +126,7 @@ class ReadAhead:
                 self._rows.read(unique, buffer[: len(unique)])
                 self._filled.put(_Window(rows, torch.from_numpy(place), buffer, batches))
             self._filled.put(None)
-        except BaseException as error:  # also what the generator of the batches raises: it belongs to the caller
+        except BaseException as error:  # errors of the caller's batches too: the caller is to see them
             self._filled.put(error)
 
     def _windows(self) -> Iterator[tuple[list[Tensor], np.ndarray]]:

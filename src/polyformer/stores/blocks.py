@@ -1,7 +1,7 @@
 """The files of unfinished tokens: blocks of columns, and the rows put together from them.
 
-Whoever holds the place (:mod:`polyformer.stores.writer`) may have other processes write them: a block is a file of its
-own that appears whole, and rows go to their place in a file that has its size already.
+The process that holds the place (:mod:`polyformer.stores.writer`) may let other processes write these files: a block is
+a file of its own that appears whole, and rows go to their place in a file that has its final size from the beginning.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import IO, Any
 import numpy as np
 
 from polyformer.errors import InvalidData, InvalidParameter
-from polyformer.files import sync_directory, write_whole
-from polyformer.propagation.engine import Assembly, TokenBlock, TokenSink
+from polyformer.files import create_npy, sync_directory, write_whole
+from polyformer.stores.sinks import Assembly, TokenBlock, TokenSink
 
-__all__ = ["TOKEN_DTYPES", "BlockSink", "FileBlock", "RowAssembly", "TokenShape", "file_digest", "write_block"]
+__all__ = ["TOKEN_DTYPES", "BlockSink", "FileBlock", "RowAssembly", "TokenShape", "write_block"]
 
 TOKEN_DTYPES = ("float32", "float16")
 _PIECE_BYTES = 1 << 25
-_PAGE_BYTES = 1 << 20  # of any file system, with room to spare
+_PAGE_BYTES = 1 << 20  # at least a page of any file system
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class TokenShape:
 
     @property
     def row_bytes(self) -> int:
-        """What the tokens of one node occupy."""
+        """Bytes of the tokens of one node."""
         return (self.order + 1) * self.num_features * np.dtype(self.dtype).itemsize
 
     @property
     def bytes(self) -> int:
-        """What the tokens occupy."""
+        """Bytes of all tokens."""
         return self.num_rows * self.row_bytes
 
 
@@ -81,12 +81,12 @@ class FileBlock(TokenBlock):
             )
 
     def check(self) -> None:
-        """See that every row of every order has come."""
+        """Make sure that every row of every order was written."""
         assert self._rows == self.shape.num_rows * (self.shape.order + 1), (self._rows, self.shape)
 
     @property
     def entry(self) -> dict[str, Any]:
-        """What ``progress.json`` tells of the block once it is on the disk."""
+        """The entry of the block in ``progress.json``, once the block is on the disk."""
         about: dict[str, Any] = {
             "start": self.columns.start,
             "stop": self.columns.stop,
@@ -100,7 +100,7 @@ class FileBlock(TokenBlock):
 
 @contextlib.contextmanager
 def write_block(folder: Path, columns: slice, shape: TokenShape) -> Iterator[FileBlock]:
-    """A block of columns as a file that is there, whole and on the disk, when the context ends without an error."""
+    """A block of columns as a file; the whole file is on the disk when the context ends without an error."""
     name = f"block-{columns.start:06d}-{columns.stop:06d}"
     with write_whole(folder / name) as file:
         block = FileBlock(file, name, columns, shape)
@@ -110,11 +110,11 @@ def write_block(folder: Path, columns: slice, shape: TokenShape) -> Iterator[Fil
 
 
 class BlockSink(TokenSink):
-    """Some columns into files of their own, for a process that does not hold the place; :attr:`entries` tells of them.
+    """Writes some columns into files, for a process that does not hold the place; :attr:`entries` lists the files.
 
     Args:
-        folder: of the unfinished tokens.
-        columns: that this process is to make.
+        folder: the folder of the unfinished tokens.
+        columns: the columns that this process computes.
     """
 
     def __init__(self, folder: Path, shape: TokenShape, columns: slice) -> None:
@@ -133,10 +133,10 @@ class BlockSink(TokenSink):
 
 @dataclass(frozen=True)
 class RowAssembly(Assembly):
-    """``tokens.npy`` (n, K+1, d) out of blocks of columns; any part of it can be written by itself, in any process.
+    """Makes ``tokens.npy`` (n, K+1, d) from blocks of columns; any process can write any part of it.
 
     Attributes:
-        folder: of the unfinished tokens.
+        folder: the folder of the unfinished tokens.
         blocks: (first column, past the last one, name of the file) of each block.
     """
 
@@ -154,18 +154,13 @@ class RowAssembly(Assembly):
         return self.shape.bytes
 
     def create(self) -> None:
-        """The file with its header and its size on the disk: a full disk is an error here."""
+        """Create the file with its header and its final size, so that a full disk is an error here."""
         shape = self.shape
         array = (shape.num_rows, shape.order + 1, shape.num_features)
-        with self.path.open("wb") as out:
-            header = {"descr": np.dtype(shape.dtype).str, "fortran_order": False, "shape": array}
-            np.lib.format.write_array_header_1_0(out, header)
-            out.flush()
-            os.posix_fallocate(out.fileno(), 0, max(1, out.tell() + shape.bytes))
-            os.fsync(out.fileno())
+        create_npy(self.path, shape.dtype, array)
 
     def parts(self, most: int) -> list[tuple[int, int]]:
-        # Between pages of the file, not between rows: no two machines write to one page.
+        # Parts end between pages of the file, not between rows, so that no two machines write to one page.
         step = max(1, most // _PAGE_BYTES) * _PAGE_BYTES
         cuts = range(step - self._header, self.size, step)
         return list(zip([0, *cuts], [*cuts, self.size], strict=True)) if self.size else []
@@ -190,7 +185,7 @@ class RowAssembly(Assembly):
             os.fsync(out.fileno())
 
     def _rows(self, files: Sequence[IO[bytes]], first: int, count: int) -> np.ndarray:
-        """Rows from the blocks' files: (count, K+1, d)."""
+        """Rows read from the files of the blocks: (count, K+1, d)."""
         shape, dtype = self.shape, np.dtype(self.shape.dtype)
         rows = np.empty((count, shape.order + 1, shape.num_features), dtype)
         for (start, stop, _), file in zip(self.blocks, files, strict=True):
@@ -199,11 +194,3 @@ class RowAssembly(Assembly):
                 file.seek((k * shape.num_rows + first) * width * dtype.itemsize)
                 rows[:, k, start:stop] = np.fromfile(file, dtype, count * width).reshape(-1, width)
         return rows
-
-
-def file_digest(path: Path) -> str | None:
-    """The hash of a block's file, None if there is none."""
-    if not path.is_file():
-        return None
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

@@ -10,12 +10,26 @@ import torch
 
 from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve_basis
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter
-from polyformer.files import check_samples, read_json, require_keys
+from polyformer.files import (
+    check_samples,
+    check_sealed,
+    map_npy,
+    open_regular,
+    plain_name,
+    read_json,
+    read_npy,
+    read_npz,
+    reading,
+)
+from polyformer.files.data_schemas import TOKEN_MANIFEST
+from polyformer.stores.layers import LOG, TokenLayers, read_layers
 
 __all__ = ["FORMAT", "StoredTokens"]
 
 FORMAT = 1
-_MANIFEST_KEYS = ("order", "view", "subset", "stored", "operator", "num_rows", "num_features", "dtype")
+_AGAIN = "Make the tokens again."
+_ATTEMPTS = 5
+"""An update that folds layers removes files that an older manifest names: then the newer manifest is read."""
 
 
 class StoredTokens:
@@ -23,28 +37,33 @@ class StoredTokens:
 
     Args:
         directory: what ``polyformer tokens --out`` wrote.
-        basis: a fixed basis, if Chebyshev tokens are stored; by default the one that was asked for when writing.
+        basis: a fixed basis, if Chebyshev tokens are stored; by default the basis that they were written for.
         order: any K up to the stored one.
+        sealed: refuse files that are not those that were written; False for files that were just checked.
     """
 
-    def __init__(self, directory: str | Path, basis: str | Basis | None = None, order: int | None = None) -> None:
+    def __init__(
+        self,
+        directory: str | Path,
+        basis: str | Basis | None = None,
+        order: int | None = None,
+        *,
+        sealed: bool = True,
+    ) -> None:
         self.directory = Path(directory)
         if not self.directory.is_dir():
             raise DataNotFound(
                 f"There is no token directory '{self.directory}'. Make one with: polyformer tokens DATASET --out DIR."
             )
-        self.manifest = read_json(self.directory / "manifest.json", "a token directory")
-        if (
-            not isinstance(self.manifest, dict)
-            or self.manifest.get("kind") != "tokens"
-            or self.manifest.get("format") != FORMAT
-        ):
-            raise FileCorrupt(
-                f"'{self.directory}' is not a token directory of format {FORMAT}. Make it again with this version."
-            )
-        require_keys(self.manifest, _MANIFEST_KEYS, self.directory / "manifest.json")
-        require_keys(self.manifest["operator"], ("self_loops",), self.directory / "manifest.json")
-        check_samples(self.directory, self.manifest.get("samples", {}))
+        for attempt in range(_ATTEMPTS):
+            self.manifest = self._written = read_json(self.directory / "manifest.json", TOKEN_MANIFEST)
+            try:
+                self.layers = self._open_layers(sealed)
+                break
+            except (FileNotFoundError, FileCorrupt):
+                newer = read_json(self.directory / "manifest.json", TOKEN_MANIFEST)
+                if attempt == _ATTEMPTS - 1 or newer == self._written:
+                    raise
         self.order = self.manifest["order"] if order is None else check_order(order)
         if self.order > self.manifest["order"]:
             raise InvalidParameter(
@@ -52,13 +71,12 @@ class StoredTokens:
             )
         self.basis = resolve_basis(self.manifest["view"] if basis is None else basis)
         self._mixing = self._view()
-        self._array = self._map()
-        self.nodes = np.load(self.directory / "nodes.npy") if self.manifest["subset"] else None
+        self.nodes = read_npy(self.directory / "nodes.npy", _AGAIN) if self.manifest["subset"] else None
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """(rows, K+1, d)."""
-        return (self._array.shape[0], self.order + 1, self._array.shape[2])
+        return (self.layers.num_rows, self.order + 1, self.layers.shape[2])
 
     @property
     def self_loops(self) -> bool:
@@ -71,17 +89,22 @@ class StoredTokens:
         path = self.directory / "recurrence.npz"
         if not path.exists():
             return None
-        with np.load(path, allow_pickle=False) as arrays:
-            return Recurrence(arrays["norm"], arrays["gamma"][: self.order], arrays["beta"][: self.order])
+        arrays = read_npz(path, ["norm", "gamma", "beta"], advice=_AGAIN)
+        return Recurrence(arrays["norm"], arrays["gamma"][: self.order], arrays["beta"][: self.order])
 
     def __len__(self) -> int:
-        return int(self._array.shape[0])
+        return self.layers.num_rows
 
     def __getitem__(self, rows: Any) -> torch.Tensor:
         index = rows.numpy() if isinstance(rows, torch.Tensor) else rows
         if isinstance(index, int | np.integer):
             return self[index : index + 1 or None][0]
-        tokens = torch.from_numpy(np.array(self._array[index, : self.order + 1], dtype=np.float32))
+        if len(self.layers.ids) or len(self) != len(self.layers.base):
+            numbers = np.arange(len(self))[index]
+            rows = self.layers.take(numbers.ravel(), self.order + 1).reshape(*numbers.shape, *self.shape[1:])
+        else:
+            rows = self.layers.base[index, : self.order + 1]
+        tokens = torch.from_numpy(np.array(rows, dtype=np.float32))
         return tokens if self._mixing is None else torch.matmul(self._mixing, tokens)
 
     def _view(self) -> torch.Tensor | None:
@@ -97,16 +120,30 @@ class StoredTokens:
         mixing = self.basis.mixing(self.order)
         return None if np.array_equal(mixing, np.eye(len(mixing))) else torch.from_numpy(mixing.astype(np.float32))
 
-    def _map(self) -> np.ndarray:
-        path = self.directory / "tokens.npy"
-        expected = (self.manifest["num_rows"], self.manifest["order"] + 1, self.manifest["num_features"])
-        try:
-            array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
-            raise FileCorrupt(f"'{path}' cannot be read ({error}). Make the tokens again.") from None
-        dtype = self.manifest["dtype"]
+    def _open_layers(self, sealed: bool) -> TokenLayers:
+        """Map the array and the log; the manifest then tells of the version after the last record of the log."""
+        manifest = self.manifest
+        if sealed:
+            check_samples(self.directory, manifest.get("samples", {}))
+            check_sealed(self.directory, manifest.get("files", {}))
+        self.base_path = self.directory / plain_name(manifest.get("base", "tokens.npy"), self.directory)
+        self.log_path = self.directory / plain_name(manifest.get("log", LOG), self.directory)
+        rows = manifest.get("base_rows", manifest["num_rows"])
+        base = self._map(self.base_path, (rows, manifest["order"] + 1, manifest["num_features"]), manifest["dtype"])
+        with reading(self.base_path, _AGAIN):
+            self.base_file = open_regular(self.base_path, buffering=0)  # readable even when its name is removed
+        layers, log = read_layers(self.log_path, base.shape[1:], base.dtype)
+        self.log_bytes = len(log)
+        num_rows = manifest["num_rows"]
+        if layers:
+            about = layers[-1].about
+            operator = manifest["operator"] | {"structure": about["structure"]}
+            self.manifest = manifest | about | {"operator": operator}
+            num_rows = about["num_rows"]
+        return TokenLayers(base, layers, num_rows, log)
+
+    def _map(self, path: Path, expected: tuple[int, int, int], dtype: str) -> np.ndarray:
+        array = map_npy(path, _AGAIN)
         if array.shape != expected or array.dtype != dtype:
-            raise FileCorrupt(
-                f"'{path}' must hold {dtype} {expected}. Got {array.dtype} {array.shape}. Make the tokens again."
-            )
+            raise FileCorrupt(f"'{path}' must hold {dtype} {expected}. Got {array.dtype} {array.shape}. {_AGAIN}")
         return array

@@ -1,38 +1,39 @@
-"""Rows of a token directory read by explicit calls: what is read takes the caller's buffers and nothing else.
+"""Read rows of a token directory into the caller's buffers, without using memory besides them.
 
-Rows that are memory-mapped stay resident until the system needs the memory for something else; here the pages of the
-file are given back as soon as they have been copied, so that memory stays bounded however large the tokens are.
+Memory-mapped rows would stay in memory until the system needs it for something else. Here the pages of the file are
+given back as soon as they were copied, so that memory stays bounded however large the tokens are.
 """
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 import torch
 
 from polyformer.bases import FixedBasis
 from polyformer.errors import FileCorrupt, InvalidParameter
-from polyformer.propagation.kernel import mix_orders
 from polyformer.stores.directory import StoredTokens
+from polyformer.stores.mixing import mix_orders
 
 __all__ = ["RowIndex", "TokenRows"]
 
 _GAP_BYTES = 1 << 15
-"""Reading on over a gap this small is cheaper than a call of its own."""
+"""Bytes of a gap between rows that it is cheaper to read than to skip by another call."""
 
 _CALL_BYTES = 1 << 21
-"""At most so much is read, and kept besides the caller's buffer, at once."""
+"""Most bytes that are read at once and held besides the caller's buffer."""
 
 
 class RowIndex:
-    """Which row holds a node, found by binary search: its memory grows with the rows, not with the graph.
+    """Finds the row of a node by binary search, in memory that grows with the rows, not with the graph.
 
     Args:
         nodes: (n,) the node of each row, each once; None where row i is node i.
         num_rows: how many rows there are.
-        place: where the rows are, in an error.
-        what: what a row is, in an error.
+        place: where the rows are, for messages.
+        what: what a row holds, for messages.
 
     Example:
         >>> RowIndex(np.array([7, 3, 5]), 3)(np.array([3, 7])).tolist()
@@ -47,7 +48,7 @@ class RowIndex:
             self._nodes = nodes[self._order]
 
     def __call__(self, nodes: np.ndarray) -> np.ndarray:
-        """(B,) rows of the nodes; one that has no row is refused."""
+        """The rows of the nodes: (B,) -> (B,); refuses a node that has no row."""
         if self._nodes is None:
             rows, known = nodes, nodes < self.num_rows
         else:
@@ -64,46 +65,57 @@ class RowIndex:
 
 
 class TokenRows:
-    """Reads rows of a token directory, as they are stored, into given memory, and turns them into its view.
+    """Reads stored rows of a token directory into given memory, and mixes them into the view.
 
     Args:
         stored: an open token directory; its basis and order are the view.
     """
 
     def __init__(self, stored: StoredTokens) -> None:
-        path = stored.directory / "tokens.npy"
-        self.path, self.order, self.num_rows = path, stored.order, len(stored)
-        header = np.load(path, mmap_mode="r", allow_pickle=False)
-        self.dtype, self.row_shape, self._start = header.dtype, header.shape[1:], int(header.offset)
+        self.path, self.order, self.num_rows = stored.base_path, stored.order, len(stored)
+        base: Any = stored.layers.base
+        self.dtype, self.row_shape, self._start = base.dtype, base.shape[1:], int(base.offset)
         self.row_bytes = self.dtype.itemsize * int(np.prod(self.row_shape))
-        self._file = path.open("rb", buffering=0)
+        self._layers, self._file = stored.layers, os.fdopen(os.dup(stored.base_file.fileno()), "rb", buffering=0)
         self._mixing: np.ndarray | None = None
         if isinstance(stored.basis, FixedBasis):
             mixing = stored.basis.mixing(stored.order)
             self._mixing = None if np.array_equal(mixing, np.eye(len(mixing))) else mixing
-        # Read exactly what is asked for, not what the system guesses comes next; forget where it guessed before.
+        # The system shall read only the rows that are asked for, not what it guesses to come next.
         self._advise("POSIX_FADV_RANDOM")
         self._advise("POSIX_FADV_DONTNEED")
 
     def buffer(self, count: int) -> np.ndarray:
-        """Memory for that many rows as they are stored: (count, stored K+1, d)."""
+        """Memory for ``count`` stored rows: (count, stored K+1, d)."""
         return np.empty((count, *self.row_shape), self.dtype)
 
     def read(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Copy rows, which rise, from the disk: (n,) -> (n, stored K+1, d)."""
+        """Copy rows, in ascending order, from the disk: (n,) -> (n, stored K+1, d)."""
+        places = self._layers.find(rows)
+        plain = np.flatnonzero(places < 0)
+        if len(plain) == len(rows):
+            self._read_base(rows, out)
+            return
+        below = self.buffer(len(plain))
+        self._read_base(rows[plain], below)
+        out[plain] = below
+        self._layers.fill(places, out)
+
+    def _read_base(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Rows that no layer has."""
         gap = 1 + _GAP_BYTES // self.row_bytes
         breaks = np.flatnonzero(np.diff(rows) > gap) + 1
         runs = list(zip([0, *breaks.tolist()], [*breaks.tolist(), len(rows)], strict=True)) if len(rows) else []
-        for first, end in runs:  # all at once, so that the disk works on many of them
+        for first, end in runs:  # announce all runs first, so that the disk works on many of them
             begin, past = int(rows[first]), int(rows[end - 1]) + 1
             self._advise("POSIX_FADV_WILLNEED", self._start + begin * self.row_bytes, (past - begin) * self.row_bytes)
         for first, end in runs:
             self._read_run(rows[first:end], out[first:end])
-        # Of the whole file: pages are kept in groups, and a group that is named in part would stay.
+        # Give back the whole file: the system keeps pages in groups, and a group that is named in part would stay.
         self._advise("POSIX_FADV_DONTNEED")
 
     def fetch(self, rows: np.ndarray) -> torch.Tensor:
-        """Any rows, in the view: (B,) -> (B, K+1, d) float32."""
+        """The tokens of any rows in the view: (B,) -> (B, K+1, d) float32."""
         unique, place = np.unique(rows, return_inverse=True)
         raw = self.buffer(len(unique))
         self.read(unique, raw)
@@ -117,12 +129,12 @@ class TokenRows:
         return tokens
 
     def _advise(self, advice: str, start: int = 0, length: int = 0) -> None:
-        """Tell the system about a part of the file, by default all of it."""
+        """Tell the system how a part of the file will be used; by default the whole file."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._file.fileno(), start, length, getattr(os, advice))
 
     def _read_run(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Rows with small gaps, or none, between them."""
+        """Read rows that have small gaps or none between them."""
         step = max(1, _CALL_BYTES // self.row_bytes)
         start = 0
         while start < len(rows):
@@ -138,7 +150,7 @@ class TokenRows:
             start = end
 
     def _pread(self, first: int, out: np.ndarray) -> None:
-        """Consecutive rows."""
+        """Read consecutive rows."""
         start, size = self._start + first * self.row_bytes, out.nbytes
         view, done = out.reshape(-1).view(np.uint8).data, 0
         while done < size:

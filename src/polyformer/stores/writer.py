@@ -1,8 +1,8 @@
-"""Writes a token directory block of columns by block of columns, so that a kill at any moment loses one block at most.
+"""Write a token directory, one block of columns after the other, so that a kill loses one block at most.
 
 Unfinished tokens lie in ``.NAME.partial`` beside the directory that they become. A finished block is a file of its own,
-(K+1, n, w), on the disk before ``progress.json`` names it. When all columns are there, rows are put together into
-``tokens.npy``, then ``manifest.json`` is written, then the directory gets its name.
+(K+1, n, w), which is on the disk before ``progress.json`` names it. When all columns are there, the writer puts rows
+together into ``tokens.npy``, writes ``manifest.json`` and gives the directory its name.
 """
 
 from __future__ import annotations
@@ -16,84 +16,73 @@ from typing import Any
 import numpy as np
 
 from polyformer.bases.optimal import Recurrence
-from polyformer.errors import FileCorrupt, OutOfResources, OutputBusy, OutputExists
+from polyformer.errors import DataNotFound, FileCorrupt, OutputExists
 from polyformer.files import (
     array_digest,
-    file_samples,
+    file_digest,
+    held_partial,
+    map_npy,
+    partial_place,
     read_json,
-    reporting_io_errors,
+    read_npy,
+    refuse_existing,
+    require_disk,
+    seal_files,
     sync_directory,
-    try_lock,
     write_json,
+    write_npy,
     write_npz,
-    write_whole,
 )
-from polyformer.machine import format_bytes
-from polyformer.propagation.engine import Assembly, TokenBlock, TokenSink, join_recurrences, whole
-from polyformer.stores.blocks import RowAssembly, TokenShape, file_digest, write_block
+from polyformer.files.data_schemas import TOKEN_MANIFEST, UNFINISHED_TOKENS
+from polyformer.stores.blocks import RowAssembly, TokenShape, write_block
+from polyformer.stores.sinks import Assembly, TokenBlock, TokenSink, assemble_all, join_recurrences
 
-__all__ = ["TokenDirectoryWriter", "nodes_of_job", "unfinished_tokens"]
+__all__ = ["TokenDirectoryWriter", "nodes_of_job"]
 
 _PROGRESS, _MANIFEST, _LOCK, _NODES = "progress.json", "manifest.json", "lock", "nodes.npy"
-_ONLY_FINISHED = {"complete", "samples"}
+_ONLY_FINISHED = {"complete", "samples", "files"}
 _ARRAYS = ("tokens.npy", _NODES, "recurrence.npz")
 _FINAL = {*_ARRAYS, _MANIFEST, _LOCK}
 
 
-def unfinished_tokens(directory: Path) -> Path:
-    """Where tokens lie until they are whole and become ``directory``."""
-    return directory.parent / f".{directory.name}.partial"
-
-
 class TokenDirectoryWriter(TokenSink):
-    """Receives tokens of one job; the same job started again goes on where it was stopped.
+    """Receives the tokens of one job; the same job, started again, goes on where it was stopped.
 
     Args:
-        directory: what the tokens become.
+        directory: the directory that the tokens become.
         about: the manifest of the finished tokens; a job with another one is another job.
-        nodes: the rows asked for, if not all.
+        nodes: ids of the nodes whose tokens are written; None for all nodes.
     """
 
     def __init__(
         self, directory: Path, shape: TokenShape, about: dict[str, Any], nodes: np.ndarray | None = None
     ) -> None:
         self.directory, self.shape, self.nodes = directory, shape, nodes
-        self.folder = unfinished_tokens(directory)
+        self.folder = partial_place(directory)
         self.about = about | {"nodes": None if nodes is None else array_digest(nodes)}
         self._blocks: dict[int, dict[str, Any]] = {}
 
     @contextlib.contextmanager
     def open(self) -> Iterator[TokenDirectoryWriter]:
-        """Hold the place for this process and take up what is there; writing errors become one sentence each.
+        """Hold the place for this process and go on with the finished blocks; an error of writing becomes one sentence.
 
-        If not one block gets finished, nothing is left behind.
+        If no block was finished, nothing is left behind.
         """
-        self._refuse_existing()
-        with reporting_io_errors("tokens", self.directory):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with (self.folder / _LOCK).open("wb") as lock:
-                if not try_lock(lock):
-                    raise OutputBusy(
-                        f"Another process is writing tokens to '{self.directory}'. "
-                        f"Wait for it, or choose another place."
-                    )
-                try:
-                    self._refuse_existing()
-                    self._take_up()
-                    self._check_disk()
-                    yield self
-                except BaseException:
-                    if not self.assembled and not any(self.folder.glob("block-*")):
-                        shutil.rmtree(self.folder, ignore_errors=True)
-                    raise
-
-    def _refuse_existing(self) -> None:
-        if self.directory.exists() and (not self.directory.is_dir() or any(self.directory.iterdir())):
-            raise OutputExists(f"'{self.directory}' already exists. Choose another place or remove it first.")
+        refuse_existing(self.directory)
+        with held_partial(self.directory, "tokens"):
+            try:
+                refuse_existing(self.directory)
+                self._take_up()
+                self._check_disk()
+                yield self
+            except BaseException:
+                if not self.assembled and not any(self.folder.glob("block-*")):
+                    shutil.rmtree(self.folder, ignore_errors=True)
+                raise
 
     def _take_up(self) -> None:
         """Go on with the finished blocks of the same job, and remove what else a killed process left."""
-        job, blocks = self._found()
+        job, blocks = self._stored_job()
         if blocks or self.assembled:
             self._refuse_another_job(job)
         self._blocks = {b["start"]: b for b in blocks if file_digest(self.folder / b["file"]) == b["digest"]}
@@ -101,34 +90,35 @@ class TokenDirectoryWriter(TokenSink):
             kept = {_LOCK, _NODES} | {block["file"] for block in self._blocks.values()}
             for path in self.folder.iterdir():
                 if path.name not in kept:
-                    path.unlink(missing_ok=True)  # a task of a job that was stopped may be about to rename it
+                    path.unlink(missing_ok=True)  # a task of a stopped job may rename the file at this moment
             self._write_nodes()
             self._write_progress()
 
     def _write_nodes(self) -> None:
-        """Have the rows asked for at hand for other processes; those of this job are left as they are."""
+        """Write the node ids for other processes, unless the file of this job is there already."""
         path = self.folder / _NODES
         try:
-            found = array_digest(np.load(path, allow_pickle=False))
-        except (OSError, ValueError, EOFError):
-            found = None
+            stored = array_digest(read_npy(path))
+        except (DataNotFound, FileCorrupt):
+            stored = None
         if self.nodes is None:
             path.unlink(missing_ok=True)
-        elif found != self.about["nodes"]:
-            with write_whole(path) as file:
-                np.save(file, self.nodes)
+        elif stored != self.about["nodes"]:
+            write_npy(path, self.nodes)
 
-    def _found(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """The job whose tokens are here, and its blocks that are still to be put together."""
+    def _stored_job(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The job whose unfinished tokens are in the folder, and its finished blocks."""
         try:
             if self.assembled:
-                manifest = read_json(self.folder / _MANIFEST, "a token directory")
+                manifest = read_json(self.folder / _MANIFEST, TOKEN_MANIFEST)
                 return {key: manifest[key] for key in manifest if key not in _ONLY_FINISHED}, []
             if (self.folder / _PROGRESS).exists():
-                found = read_json(self.folder / _PROGRESS, "a directory of unfinished tokens")
-                return found["job"], found["blocks"]
-        except (KeyError, TypeError):
-            raise FileCorrupt(f"'{self.folder}' holds no unfinished tokens of this version. Remove it.") from None
+                progress = read_json(self.folder / _PROGRESS, UNFINISHED_TOKENS)
+                return progress["job"], progress["blocks"]
+        except FileCorrupt as error:
+            raise FileCorrupt(
+                f"'{self.folder}' holds no unfinished tokens of this version. Remove it. ({error})"
+            ) from None
         return self.about, []
 
     def _refuse_another_job(self, job: dict[str, Any]) -> None:
@@ -140,19 +130,17 @@ class TokenDirectoryWriter(TokenSink):
                 )
 
     def _write_progress(self) -> None:
-        write_json(self.folder / _PROGRESS, {"job": self.about, "blocks": list(self._blocks.values())})
+        progress = {"job": self.about, "blocks": list(self._blocks.values())}
+        write_json(self.folder / _PROGRESS, progress, UNFINISHED_TOKENS)
 
     def _check_disk(self) -> None:
-        """Refuse what cannot fit: the blocks that are missing, and the rows put together."""
+        """Refuse a job whose missing blocks and final rows do not fit on the disk."""
         if self.assembled:
             return
         share = sum(part.stop - part.start for part in self.missing()) / self.shape.num_features
-        needed, free = int((1 + share) * self.shape.bytes), shutil.disk_usage(self.folder).free
-        if needed > free:
-            raise OutOfResources(
-                f"These tokens need {format_bytes(needed)} of disk at '{self.directory.parent}' until they are put "
-                f"together. Got {format_bytes(free)}. Free some, choose fewer nodes or another disk."
-            )
+        needed = int((1 + share) * self.shape.bytes)
+        advice = "Free some, choose fewer nodes or another disk."
+        require_disk("These tokens need", needed, self.directory.parent, advice)
 
     @property
     def assembled(self) -> bool:
@@ -176,15 +164,15 @@ class TokenDirectoryWriter(TokenSink):
         self.register(block.entry)
 
     def register(self, entry: dict[str, Any]) -> None:
-        """Count a block that is on the disk, as its writer tells of it, as received."""
+        """Count a block as received, by the entry that its writer made when it was on the disk."""
         self._blocks[entry["start"]] = entry
         self._write_progress()
 
-    def finish(self, assemble: Callable[[Assembly], None] = whole) -> None:
+    def finish(self, assemble: Callable[[Assembly], None] = assemble_all) -> None:
         """Put the rows together and give the directory its name.
 
         Args:
-            assemble: writes all of what it is given; by default at one go.
+            assemble: writes all rows of what it is given; by default in this process.
         """
         assert not self.missing()
         if not self.assembled:
@@ -196,11 +184,11 @@ class TokenDirectoryWriter(TokenSink):
             recurrence = self._recurrence()
             if recurrence is not None:
                 write_npz(self.folder / "recurrence.npz", vars(recurrence))
-            samples = file_samples(self.folder, _ARRAYS)
-            write_json(self.folder / _MANIFEST, self.about | {"complete": True, "samples": samples})
+            seals = seal_files(self.folder, _ARRAYS)
+            write_json(self.folder / _MANIFEST, self.about | {"complete": True, "files": seals}, TOKEN_MANIFEST)
             sync_directory(self.folder)
         for path in self.folder.iterdir():
-            if path.name not in _FINAL:  # blocks, their list, and what a killed process was about to rename
+            if path.name not in _FINAL:  # blocks, the list of blocks, and temporary files of a killed process
                 path.unlink(missing_ok=True)
         if self.directory.is_dir():
             self.directory.rmdir()
@@ -219,11 +207,11 @@ class TokenDirectoryWriter(TokenSink):
 
 
 def nodes_of_job(folder: Path, about: dict[str, Any]) -> np.ndarray | None:
-    """The rows asked for, None for all, by the job whose unfinished tokens are there; any other job is refused.
+    """The node ids of the job ``about``, None for all nodes; refuses a folder that holds another job.
 
-    For a process that makes some of the blocks and does not hold the place.
+    A process that computes some of the blocks, and does not hold the place, calls this function.
     """
-    found = read_json(folder / _PROGRESS, "a directory of unfinished tokens").get("job")
-    if found != about:
+    job = read_json(folder / _PROGRESS, UNFINISHED_TOKENS)["job"]
+    if job != about:
         raise OutputExists(f"'{folder}' now holds unfinished tokens of another job. Choose another place for one.")
-    return None if about["nodes"] is None else np.load(folder / _NODES, mmap_mode="r", allow_pickle=False)
+    return None if about["nodes"] is None else map_npy(folder / _NODES)

@@ -1,1 +1,1 @@
-"""The loop, batches, early stopping, checkpoints and the run directory."""
+"""The loop, batches, early stopping, checkpoints, and several processes that train one model."""

@@ -8,7 +8,6 @@ process reads the tokens of its own nodes and no others.
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,13 +18,12 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from polyformer.errors import InvalidParameter, PolyformerError, WorkerLost
+from polyformer.errors import PolyformerError, WorkerLost
 from polyformer.models.contract import NodeModel
 
-__all__ = ["ALONE", "PATIENCE", "ProcessGroup", "Workers", "backend", "environment_workers", "owners"]
+__all__ = ["ALONE", "PATIENCE", "ProcessGroup", "Workers", "owners"]
 
 PATIENCE = timedelta(days=1)
 """How long a process waits for another: the first may compute tokens for hours. One that ends is noticed at once."""
@@ -120,13 +118,13 @@ class ProcessGroup(Workers):
         return self.total(float(flag)) > 0
 
     def first(self, work: Callable[[], Value]) -> Value:
-        told: list[Any] = [_Outcome.of(work) if self.rank == 0 else None]
+        told: list[Any] = [_Answer.of(work) if self.rank == 0 else None]
         dist.broadcast_object_list(told)
-        outcome: _Outcome[Value] = told[0]
+        outcome: _Answer[Value] = told[0]
         return outcome.get()
 
     def each(self, work: Callable[[], Value]) -> Value:
-        outcome = _Outcome.of(work)
+        outcome = _Answer.of(work)
         errors: list[Any] = [None] * self.count
         dist.all_gather_object(errors, outcome.error)
         for error in (outcome.error, *errors):
@@ -151,8 +149,8 @@ class ProcessGroup(Workers):
         if parts is None:
             return None
         outputs = padded.new_empty((len(nodes), padded.shape[1]))
-        come = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-        outputs[torch.argsort(owner, stable=True)] = come
+        gathered = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+        outputs[torch.argsort(owner, stable=True)] = gathered
         return outputs
 
     def accumulator(self, model: NodeModel) -> Callable[[Tensor, Loss], float]:
@@ -215,14 +213,14 @@ class _ParallelSteps:
 
 
 @dataclass(frozen=True)
-class _Outcome(Generic[Value]):
+class _Answer(Generic[Value]):
     """What a call gave, or why it failed, in a form that can be sent."""
 
     value: Value | None = None
     error: Exception | None = None
 
     @classmethod
-    def of(cls, work: Callable[[], Value]) -> _Outcome[Value]:
+    def of(cls, work: Callable[[], Value]) -> _Answer[Value]:
         try:
             return cls(work())
         except Exception as error:
@@ -247,34 +245,3 @@ def _is_lost(error: Exception) -> bool:
 
 def _lost_sentence(error: Exception) -> str:
     return f"Another worker of this run ended or cannot be reached ({str(error).splitlines()[0]})."
-
-
-def backend() -> str:
-    """Between GPUs nccl, between CPUs gloo, which always carries what is said besides the gradients."""
-    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-
-
-@contextlib.contextmanager
-def environment_workers() -> Iterator[Workers]:
-    """The processes that ``torchrun``, or whoever sets the same variables, has started; else this one alone."""
-    try:
-        alone = int(os.environ.get("WORLD_SIZE", "1")) < 2
-        found = None if alone else next(iter(rendezvous("env://", timeout=PATIENCE)))
-    except (ValueError, KeyError) as error:
-        raise InvalidParameter(
-            f"The variables WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT do not describe workers ({error}). "
-            f"Start them with torchrun, or unset WORLD_SIZE."
-        ) from None
-    if found is None:
-        yield ALONE
-        return
-    store, rank, count = found
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank % torch.cuda.device_count())))
-    dist.init_process_group(backend(), store=store, rank=rank, world_size=count, timeout=PATIENCE)
-    group = ProcessGroup(store)
-    try:
-        with group.watched():
-            yield group
-    finally:
-        dist.destroy_process_group()

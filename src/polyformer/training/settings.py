@@ -6,7 +6,7 @@ from typing import Literal
 
 from polyformer.errors import InvalidParameter
 from polyformer.metrics import METRICS
-from polyformer.nn.checks import check_not_negative, check_rates
+from polyformer.parameter_checks import check_at_least, check_not_negative, check_rates
 from polyformer.settings import setting
 
 __all__ = ["AUTO_BATCH_SIZE", "WIDE_FEATURES", "TrainingSettings"]
@@ -30,6 +30,7 @@ class TrainingSettings:
     schedule: Literal["constant", "cosine"] = setting(
         "constant", "cosine lowers the learning rates to zero over the epochs: half a period"
     )
+    warmup: int = setting(0, "the learning rates rise evenly over so many first epochs")
     epochs: int = setting(200, "at most so many passes over the training nodes")
     patience: int = setting(30, "stop after so many epochs without a better validation score")
     batch_size: int | Literal["auto", "full"] = setting(
@@ -56,6 +57,7 @@ class TrainingSettings:
         if self.metric != "default":
             METRICS[self.metric]
         check_rates(lr=self.lr)
+        check_at_least(0, warmup=self.warmup)
         check_not_negative(weight_decay=self.weight_decay)
 
     def rate_factor(self, epoch: int) -> float:
@@ -63,10 +65,14 @@ class TrainingSettings:
 
         >>> [round(TrainingSettings(schedule="cosine", epochs=4).rate_factor(epoch), 2) for epoch in (1, 2, 3, 4)]
         [1.0, 0.85, 0.5, 0.15]
+        >>> [TrainingSettings(warmup=3).rate_factor(epoch) for epoch in (1, 2, 3, 4)]
+        [0.25, 0.5, 0.75, 1.0]
         """
+        if epoch <= self.warmup:
+            return epoch / (self.warmup + 1)
         if self.schedule == "constant":
             return 1.0
-        return (1 + math.cos(math.pi * (epoch - 1) / self.epochs)) / 2
+        return (1 + math.cos(math.pi * (epoch - 1 - self.warmup) / max(1, self.epochs - self.warmup))) / 2
 
     def resolve(self, num_train: int, num_features: int) -> TrainingSettings:
         """The same with a number for ``auto`` and ``full``.

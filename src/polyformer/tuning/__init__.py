@@ -1,1 +1,1 @@
-"""Search for settings on one split's validation nodes: the space, the study, its workers."""
+"""The search for settings by validation scores: the space, the study and its workers."""

@@ -9,7 +9,7 @@ from polyformer.datasets import data_name
 from polyformer.errors import InvalidParameter
 from polyformer.models import MODELS
 from polyformer.presets import known_settings
-from polyformer.training.run import RunRequest
+from polyformer.runs.request import RunRequest
 from polyformer.training.settings import AUTO_BATCH_SIZE, WIDE_FEATURES
 
 __all__ = ["LARGE_TRAINING_SET", "first_guesses", "search_space"]

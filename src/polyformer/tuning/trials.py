@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polyformer.errors import OutputBusy
-from polyformer.files import reporting_io_errors, try_lock
+from polyformer.files import locked, reporting_io_errors
 
 if TYPE_CHECKING:
     import optuna
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["ended_trials", "held", "next_trial", "running_trials", "take_back"]
 
 _WORKER = "worker"
-_POLL_SECONDS, _PATIENCE_SECONDS = 0.05, 60.0
+_PATIENCE_SECONDS = 60.0
 
 
 def ended_trials(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
@@ -37,21 +36,18 @@ def running_trials(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
 @contextmanager
 def held(journal: Path) -> Iterator[None]:
     """Keep a second command from working on the same study; released when this process ends, however it ends."""
-    with reporting_io_errors("a study", journal):
-        file = journal.with_name(f".{journal.name}.busy").open("wb")  # Optuna's own lock has the suffix .lock
-    with file:
-        if not try_lock(file):
-            raise OutputBusy(f"Another process is working on the study '{journal}'. Wait for it, or take another.")
+    busy = OutputBusy(f"Another process is working on the study '{journal}'. Wait for it, or take another.")
+    with ExitStack() as stack:
+        with reporting_io_errors("a study", journal):
+            # Optuna's own lock has the suffix .lock
+            stack.enter_context(locked(journal.with_name(f".{journal.name}.busy"), busy))
         yield
 
 
 @contextmanager
 def _turn(journal: Path) -> Iterator[None]:
     """Keep other workers from starting a trial meanwhile, where files can be locked."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    with journal.with_name(f".{journal.name}.turn").open("wb") as file:
-        while not try_lock(file) and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
+    with locked(journal.with_name(f".{journal.name}.turn"), None, _PATIENCE_SECONDS):
         yield
 
 

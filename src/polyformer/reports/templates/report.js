@@ -50,7 +50,8 @@
   for (let i = 1; i < count; i++) around.starts[i] = around.starts[i - 1] + around.counts[i - 1];
   const filters = data.filters;
   if (filters) {
-    filters.alpha = unpack(filters.coefficients, Int16Array);
+    filters.layers = [filters, ...filters.later];
+    for (const layer of filters.layers) layer.alpha = unpack(layer.coefficients, Int16Array);
     for (let k = 0; k < filters.orders; k++) columns["alpha" + k] = coefficientColumn(k);
   }
   // To colour by; the chosen node's coefficients have a chart of their own, so they are not among its facts.
@@ -243,8 +244,9 @@
       place.append(button);
     }
   }
+  function shownLayer() { return filters.layers[Number(byId("layer").value || 0)]; }
   function coefficientsOf(i, head) {
-    const { heads, orders, step, alpha } = filters, start = i * heads * orders, values = new Array(orders).fill(0);
+    const { heads, orders } = filters, { step, alpha } = shownLayer(), start = i * heads * orders, values = new Array(orders).fill(0);
     for (let h = 0; h < heads; h++) if (head === 0 || head === h + 1)
       for (let k = 0; k < orders; k++) values[k] += (alpha[start + h * orders + k] * step) / (head === 0 ? heads : 1);
     return values;
@@ -253,7 +255,7 @@
     if (!filters || chosen < 0) return;
     const head = Number(byId("head").value), alpha = coefficientsOf(chosen, head);
     const response = filters.lam.map((_, l) => alpha.reduce((sum, a, k) => sum + a * filters.tokens[k][l], 0));
-    const cluster = columns.cluster.values[chosen], mean = filters.mean[cluster][head], spread = filters.spread[cluster][head];
+    const cluster = columns.cluster.values[chosen], mean = shownLayer().mean[cluster][head], spread = shownLayer().spread[cluster][head];
     const colour = data.palette[cluster % data.palette.length], axes = { margin: { l: 56, r: 12, t: 36, b: 46 }, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 } };
     Plotly.react("node-filter", [
       { x: filters.lam.concat(filters.lam.slice().reverse()), y: mean.map((m, l) => m + spread[l]).concat(mean.map((m, l) => m - spread[l]).reverse()), fill: "toself", fillcolor: colour + "2e", line: { width: 0 }, hoverinfo: "skip", showlegend: false, type: "scatter" },
@@ -281,6 +283,12 @@
     if (filters.heads > 1) heads.add(new Option("mean of heads", "0"));
     for (let h = 1; h <= filters.heads; h++) heads.add(new Option(filters.heads > 1 ? "head " + h : "the only head", String(h)));
     heads.addEventListener("change", drawNodeCharts);
+    const layers = byId("layer");
+    filters.layers.forEach((_, l) => layers.add(new Option("stage " + (l + 1), String(l))));
+    const tellInput = () => { byId("layer-input").textContent = "Relative to " + shownLayer().input + "."; };
+    layers.addEventListener("change", () => { drawNodeCharts(); tellInput(); });
+    byId("layer-label").hidden = byId("layer-input").hidden = filters.layers.length < 2;
+    tellInput();
   }
   window.explorer = { choose: (name) => choose(rowByName.get(String(name))), screen: (name) => { const i = rowByName.get(String(name)); return [screenX(i), screenY(i)]; } };
   drawCharts();

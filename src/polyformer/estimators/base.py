@@ -1,0 +1,238 @@
+"""What classifier and regressor share: reading a graph and labels, training, predicting, saving and loading."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+
+from polyformer.errors import InvalidData, InvalidParameter
+from polyformer.estimators.inputs import ReadLabels, as_graph, is_graph, labels_of, masks_of, read_node_ids
+from polyformer.estimators.parameters import ModelParameters
+from polyformer.estimators.trained import TrainedModel
+from polyformer.feature_preparation import prepare_task
+from polyformer.files import new_directory, reading
+from polyformer.graph import Graph
+from polyformer.reporter import SILENT, Reporter
+from polyformer.runs.config import write_estimator_config
+from polyformer.runs.preparation import choose_device
+from polyformer.runs.run import Run
+from polyformer.runs.saved_model import ModelCard
+from polyformer.splits import Split, hold_out
+from polyformer.tasks import Task, check_trainable, label_units
+from polyformer.tokens import check_nodes
+from polyformer.training.loop import Trainer, derive_seed
+from polyformer.training.workload import workload_of
+
+__all__ = ["NodeEstimator", "NotTrained"]
+
+
+_CLASS_KINDS: dict[str, type] = {"b": bool, "f": float, "i": int, "u": int, "U": str}
+"""What classes may be called: by the kind of a numpy array, the name under which it is stored."""
+
+
+def _named_classes(kind: str, names: list[Any]) -> np.ndarray:
+    return np.array(names, next(known for known in _CLASS_KINDS.values() if known.__name__ == kind))
+
+
+class NotTrained(InvalidParameter, NotFittedError):
+    """An estimator is asked before it was trained."""
+
+
+class NodeEstimator(ModelParameters):
+    """A model of nodes in two habits: a graph and labels at once, or node ids of a graph that the estimator has."""
+
+    _of_values: bool
+    _trained: TrainedModel | None = None
+    _graph: Graph | None = None
+
+    @abstractmethod
+    def _read_labels(self, labels: Any, unlabelled: bool) -> ReadLabels:
+        """Labels of any kind as the model learns them.
+
+        Args:
+            unlabelled: some nodes may have no label.
+        """
+
+    @abstractmethod
+    def _keep_classes(self, classes: np.ndarray | None) -> None:
+        """Remember what the classes are called."""
+
+    def fit(
+        self,
+        graph: Any,
+        labels: Any = None,
+        train: Any = None,
+        val: Any = None,
+        *,
+        reporter: Reporter = SILENT,
+    ) -> Self:
+        """Train on some nodes, and select the epoch by the score on others.
+
+        Args:
+            graph: a Graph, a torch_geometric Data, a NetworkX graph or a scipy sparse adjacency matrix; or (n,) node
+                ids, if the estimator was made with ``graph=…``.
+            labels: (N,) a label for each node of the graph, or (n,) one for each node id. A node without a label has
+                -1, NaN, None or empty text; among node ids there is none such. By default ``y`` of a Data.
+            train: node ids or a mask; by default ``train_mask`` of a Data, else all nodes with a label that are not in
+                ``val``.
+            val: node ids or a mask; by default ``val_mask`` of a Data, else a fifth of ``train``, class by class.
+            reporter: hears of every epoch, and can end the training.
+        """
+        settings, seed, device = self.settings, self._check_seed(), choose_device(self.device)
+        given, read, train, val = self._read_input(graph, labels, train, val)
+        split = self._split(read, train, val, seed)
+        metric = "" if settings["metric"] == "default" else settings["metric"]
+        task = Task("fit", given, read.values, [split], "given", metric, read.class_names)
+        task = prepare_task(task, settings["scale_features"])
+        check_trainable(task, split)
+        card, prepared = self._card(task, split, settings), task.graph
+        model = card.build(derive_seed(seed, 0)).to(device)
+        training = card.training.resolve(len(split.train), prepared.num_features)
+        model.bind(prepared, workload_of(split, training))
+        trainer = Trainer(model, card.reader, card.metric, read.values, split, training, seed=seed, reporter=reporter)
+        trainer.run()
+        self._trained, self._graph = TrainedModel(replace(card, calibration=trainer.calibrate()), model), prepared
+        self.preprocessing_, self.n_features_in_ = list(task.preprocessing), prepared.num_features
+        self.best_epoch_, self.best_score_ = trainer.stopping.best_epoch, trainer.stopping.best_score
+        self._keep_classes(read.classes)
+        return self
+
+    def _card(self, task: Task, split: Split, settings: dict[str, Any]) -> ModelCard:
+        """The description of the model that is to be trained on a prepared task."""
+        card = ModelCard.of(self.model, settings, task)
+        if task.is_regression and settings["targets"] == "standard":
+            return replace(card, units=label_units(task.labels[split.train]))
+        return card
+
+    def _read_input(self, first: Any, labels: Any, train: Any, val: Any) -> tuple[Graph, ReadLabels, Any, Any]:
+        """Graph, labels of all its nodes, and training and validation nodes as far as they are named."""
+        if self.graph is not None and not is_graph(first):
+            graph = as_graph(self.graph)
+            nodes = read_node_ids(first, graph.num_nodes)
+            if labels is None:
+                raise InvalidData("'y' must have a label for each node. Got none: requires y to be passed.")
+            read = self._read_labels(labels, unlabelled=False)
+            if len(read.values) != len(nodes):
+                raise InvalidData(f"'y' must have a label for each of {len(nodes)} nodes. Got {len(read.values)}.")
+            return graph, read.on(nodes, graph.num_nodes), nodes if train is None and val is None else train, val
+        graph = as_graph(first)
+        labels = labels_of(first) if labels is None else labels
+        if labels is None:
+            raise InvalidData(f"'labels' must have a label for each of {graph.num_nodes} nodes. Got none.")
+        read = self._read_labels(labels, unlabelled=True)
+        if len(read.values) != graph.num_nodes:
+            raise InvalidData(
+                f"'labels' must have shape ({graph.num_nodes},), one per node. Got ({len(read.values)},)."
+            )
+        if train is None:
+            train, masked_val = masks_of(first)
+            val = masked_val if val is None else val
+        return graph, read, train, val
+
+    def _split(self, read: ReadLabels, train: Any, val: Any, seed: int) -> Split:
+        labels, count = read.values, len(read.values)
+        none = np.empty(0, np.int64)
+        val_nodes = check_nodes(val, count)
+        train_nodes = check_nodes(train, count)
+        if train_nodes is None:
+            labelled = np.flatnonzero(~np.isnan(labels) if labels.dtype.kind == "f" else labels >= 0)
+            train_nodes = labelled if val_nodes is None else np.setdiff1d(labelled, val_nodes)
+        if len(train_nodes) == 0:
+            raise InvalidData("'train' must name at least one node. Got none.")
+        if val_nodes is None:
+            Split(train_nodes, none, none).check(labels)
+            train_nodes, val_nodes = hold_out(train_nodes, labels, seed=seed)
+        return Split(train_nodes, val_nodes, none)
+
+    def _scores(self, graph: Any, nodes: Any) -> np.ndarray:
+        """Probabilities (n, C) or values (n, 1); see ``predict`` for the arguments."""
+        trained = self._fitted()
+        target, ids = self._target(graph, nodes)
+        return trained.scores(target, ids)
+
+    def _target(self, first: Any, nodes: Any) -> tuple[Graph, np.ndarray | None]:
+        """The prepared graph that is asked about, and the node ids; None for all nodes."""
+        card = self._fitted().card
+        if first is not None and is_graph(first):
+            graph = card.prepare(as_graph(first))
+        elif first is not None and self._graph is None and self.graph is None:
+            graph = as_graph(first)  # refuses it: without a graph, node ids mean nothing
+        else:
+            graph = self._last_graph()
+            if first is not None:
+                if nodes is not None:
+                    raise InvalidParameter("Name the nodes once: as the first argument or as nodes=…. Got both.")
+                return graph, read_node_ids(first, graph.num_nodes)
+        return graph, None if nodes is None else read_node_ids(nodes, graph.num_nodes)
+
+    def _last_graph(self) -> Graph:
+        """The graph of the training, prepared; of a loaded estimator the one that it was given as a parameter."""
+        if self._graph is None and self.graph is not None:
+            self._graph = self._fitted().card.prepare(as_graph(self.graph))
+        if self._graph is None:
+            raise InvalidParameter("The estimator was loaded without its graph. Pass graph=….")
+        return self._graph
+
+    def _judged_nodes(self, graph: Any, labels: Any, nodes: Any) -> tuple[Any, Any, np.ndarray]:
+        """What to predict, graph and nodes, and the known labels of these nodes as they were given."""
+        if not is_graph(graph):
+            return graph, nodes, np.asarray(labels)
+        array = np.asarray(labels)
+        read = self._read_labels(labels, unlabelled=True).values
+        known = ~np.isnan(read) if read.dtype.kind == "f" else read >= 0
+        ids = np.flatnonzero(known) if nodes is None else read_node_ids(nodes, len(array))
+        return graph, ids, array[ids]
+
+    def _graphs(self) -> Iterator[Any]:
+        yield self.graph
+        yield self._graph
+
+    def _fitted(self) -> TrainedModel:
+        if self._trained is None:
+            raise NotTrained(f"The {type(self).__name__} is not trained yet. Call fit first, or load one.")
+        return self._trained
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._trained is not None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
+        tags.target_tags.required = True
+        return tags
+
+    def save(self, directory: str | Path) -> None:
+        """Write the trained estimator as JSON and safetensors into a new directory; the graph is not written."""
+        trained, classes = self._fitted(), getattr(self, "classes_", None)
+        named = None
+        if classes is not None:
+            named = {"kind": _CLASS_KINDS[classes.dtype.kind].__name__, "names": classes.tolist()}
+        with new_directory(Path(directory)) as folder:
+            trained.save(folder)
+            write_estimator_config(folder, trained.card, self._check_seed(), self.device, named)
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """An estimator from :meth:`save`, or from the run directory of ``polyformer train``."""
+        run = Run.open_model(directory)
+        card, model = run.load()
+        of_values = card.objective == "regression"
+        if of_values != cls._of_values:
+            other = "PolyFormerRegressor" if of_values else "PolyFormerClassifier"
+            raise InvalidParameter(f"'{directory}' holds a {card.model} for {card.objective}. Use {other}.load.")
+        estimator = cls(model=card.model, seed=run.seed, device=run.device, **card.settings)
+        estimator._trained = TrainedModel(card, model)
+        estimator.n_features_in_ = card.in_channels
+        stored = run.config.get("classes")
+        with reading(run.path, "Train it again."):
+            classes = np.arange(card.num_classes) if stored is None else _named_classes(**stored)
+            if len(classes) != card.num_classes:
+                raise ValueError(f"it names {len(classes)} classes of {card.num_classes}")
+        estimator._keep_classes(None if of_values else classes)
+        return estimator

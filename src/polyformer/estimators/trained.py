@@ -1,0 +1,50 @@
+"""A trained model inside an estimator, and what can be asked of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from polyformer.graph import Graph
+from polyformer.models import NodeModel
+from polyformer.runs.prediction import predict_scores
+from polyformer.runs.saved_model import ModelCard, save_weights
+
+__all__ = ["TrainedModel"]
+
+
+class TrainedModel:
+    """A model with its parameters and its card. Copies and pickles of it hold no part of a graph, such as tokens."""
+
+    def __init__(self, card: ModelCard, model: NodeModel) -> None:
+        self.card, self.model = card, model.eval()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parameters = {name: tensor.cpu() for name, tensor in self.model.state_dict().items()}
+        return _rebuild, (self.card, parameters)
+
+    def scores(self, graph: Graph, nodes: np.ndarray | None = None) -> np.ndarray:
+        """Probabilities (n, C), or values (n, 1), of all nodes or of ``nodes`` in their order, also repeated ones.
+
+        Args:
+            graph: prepared as the card says.
+        """
+        if nodes is None:
+            return predict_scores(self.model, self.card.reader, graph)
+        if len(nodes) == 0:
+            return np.empty((0, max(1, self.card.num_classes)))
+        distinct_nodes, places = np.unique(nodes, return_inverse=True)
+        return predict_scores(self.model, self.card.reader, graph, distinct_nodes)[places]
+
+    def save(self, folder: Path) -> None:
+        """Write the parameters and the calibration."""
+        save_weights(folder, self.model.state_dict(), self.card.calibration)
+
+
+def _rebuild(card: ModelCard, parameters: dict[str, torch.Tensor]) -> TrainedModel:
+    model = card.build(seed=0)
+    model.load_state_dict(parameters)
+    return TrainedModel(card, model)

@@ -1,0 +1,71 @@
+"""One lock: a file that one process holds at a time, released when the process ends, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from polyformer.errors import PolyformerError
+
+__all__ = ["is_held", "locked", "try_lock"]
+
+_POLL_SECONDS = 0.05
+
+
+def try_lock(file: IO[bytes]) -> bool:
+    """Whether no other process holds an open file; it is this one's then, until it is closed or the process ends.
+
+    Where files cannot be locked, as on some shared file systems, nobody is known to hold one.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):  # no such locks on this system, or not here
+        return True
+    return True
+
+
+@contextlib.contextmanager
+def locked(
+    path: Path, busy: PolyformerError | None, patience: float = 0.0, poll: float = _POLL_SECONDS
+) -> Iterator[None]:
+    """Hold the lock file ``path``, made if need be, for as long as the block runs.
+
+    Args:
+        busy: raised when another process holds the file; None goes on all the same once patience is at its end.
+        patience: seconds to wait for the other process.
+        poll: seconds between two looks.
+    """
+    deadline = time.monotonic() + patience
+    with _open_lock(path) as file:
+        while not try_lock(file):
+            if time.monotonic() >= deadline:
+                if busy is not None:
+                    raise busy
+                break
+            time.sleep(poll)
+        yield
+
+
+def _open_lock(path: Path, create: int = os.O_CREAT) -> IO[bytes]:
+    """The lock file, open to be held; a pipe or a device in its place is refused instead of waited for."""
+    handle = os.open(path, os.O_RDWR | create | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0), 0o666)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is no file", str(path))
+    return os.fdopen(handle, "r+b")
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock file ``path``, which exists."""
+    with _open_lock(path, create=0) as file:
+        return not try_lock(file)

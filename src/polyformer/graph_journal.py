@@ -1,0 +1,79 @@
+"""The journal of a graph directory: one line for each change, and beside it which rows the change touched."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polyformer.errors import DataNotFound
+from polyformer.files import json_line, read_json_lines, read_npz, write_npz
+from polyformer.files.data_schemas import GRAPH_CHANGE
+from polyformer.graph_changes import GraphChange
+
+__all__ = ["JOURNAL", "KEPT_CHANGES", "Journal"]
+
+JOURNAL = "journal.jsonl"
+
+KEPT_CHANGES = 100
+"""Of how many of the last changes the touched rows are kept; tokens that are older are made anew."""
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The first lines of a journal, as many as the manifest counts versions: a line behind them was never finished.
+
+    Attributes:
+        folder: the graph directory.
+        version: how many changes the graph has seen.
+    """
+
+    folder: Path
+    version: int
+
+    def entries(self) -> list[dict[str, Any]]:
+        """What changed and when, oldest first."""
+        if self.version == 0:
+            return []
+        return list(read_json_lines(self.folder / JOURNAL, GRAPH_CHANGE))[: self.version]
+
+    def changes(self) -> tuple[GraphChange, ...]:
+        """Which rows the last changes touched, oldest first; none from before nodes were numbered anew."""
+        changes: list[GraphChange] = []
+        for entry in reversed(self.entries()[-KEPT_CHANGES:]):
+            if entry["compacted"]:
+                break
+            try:
+                arrays = read_npz(self.folder / _name(entry["version"]), ["ends", "degrees", "rows"])
+            except DataNotFound:  # a later update has removed it
+                break
+            about = (entry["before"], entry["structure_before"], entry["nodes_before"])
+            changes.append(GraphChange(*about, arrays["ends"], arrays["degrees"], arrays["rows"]))
+        return tuple(reversed(changes))
+
+    def append(self, entry: dict[str, Any], change: GraphChange | None) -> None:
+        """Write down the next change, on the disk; it counts once the manifest names its version."""
+        if change is not None:
+            arrays = {"ends": change.ends, "degrees": change.degrees, "rows": change.rows}
+            write_npz(self.folder / _name(entry["version"]), arrays)
+        path = self.folder / JOURNAL
+        kept = [json_line(line, GRAPH_CHANGE) + "\n" for line in self.entries()] if path.exists() else []
+        line = json_line(entry, GRAPH_CHANGE) + "\n"
+        with path.open("r+b" if path.exists() else "wb") as file:
+            file.truncate(sum(len(text.encode()) for text in kept))
+            file.seek(0, os.SEEK_END)
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def remove_old(self) -> None:
+        """Remove the rows of changes that are not kept any more."""
+        for path in self.folder.glob("change-*.npz"):
+            number = path.stem.partition("-")[2]
+            if not number.isdigit() or not self.version - KEPT_CHANGES < int(number) <= self.version:
+                path.unlink(missing_ok=True)
+
+
+def _name(version: int) -> str:
+    return f"change-{version}.npz"

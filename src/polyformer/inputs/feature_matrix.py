@@ -1,0 +1,93 @@
+"""Node features as the first layer of a model sees them: multiplied by a weight, sparse or dense, with gradients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from polyformer.arrays import writable
+from polyformer.feature_scaling import ScaledFeatures
+from polyformer.graph_checks import Features
+from polyformer.propagation.kernel import SparseBlock
+
+__all__ = ["FeatureMatrix"]
+
+
+class FeatureMatrix:
+    """The features X (N, d) in their own form: sparse features are multiplied by the kernel, forward and backward.
+
+    Args:
+        features: dense, memory-mapped, scaled or sparse.
+    """
+
+    def __init__(self, features: Features) -> None:
+        self.shape: tuple[int, int] = (int(features.shape[0]), int(features.shape[1]))
+        self.dense: Tensor | None = None
+        if isinstance(features, np.ndarray | ScaledFeatures):
+            self.dense = torch.from_numpy(writable(np.asanyarray(features, np.float32)))
+        else:
+            # The transpose holds the position of each entry, so that dropout drops the same entries in both.
+            self.source = features
+            self.matrix = SparseBlock.of_matrix(features)
+            entries = sp.csr_matrix((np.arange(features.nnz), features.indices, features.indptr), features.shape)
+            turned = sp.csr_matrix(entries.T)
+            self.positions = turned.data
+            self.transposed = replace(SparseBlock.of_matrix(turned), values=self._values()[self.positions])
+
+    def product(self, weight: Tensor, dropout: float = 0.0) -> Tensor:
+        """dropout(X) W with gradients for W: (d, c) -> (N, c)."""
+        if self.dense is not None:
+            return functional.dropout(self.dense.to(weight.dtype), dropout) @ weight
+        matrix, transposed = self.matrix, self.transposed
+        if dropout > 0:
+            kept = functional.dropout(torch.from_numpy(self._values()), dropout).numpy()
+            matrix, transposed = replace(matrix, values=kept), replace(transposed, values=kept[self.positions])
+        return _SparseProduct.apply(weight, matrix, transposed)
+
+    def linear(self, layer: nn.Linear, dropout: float = 0.0) -> Tensor:
+        """``layer(dropout(X))`` on the layer's device: (N, out)."""
+        out = self.product(layer.weight.cpu().t(), dropout).to(layer.weight.device)
+        return out if layer.bias is None else out + layer.bias
+
+    def rows(self, nodes: Tensor) -> Tensor:
+        """Dense rows on the CPU: (B,) -> (B, d)."""
+        if self.dense is not None:
+            return self.dense[nodes.cpu()]
+        return torch.from_numpy(self.source[nodes.cpu().numpy()].toarray().astype(np.float32, copy=False))
+
+    def to_torch(self, dropout: float = 0.0) -> Tensor:
+        """dropout(X) as a torch tensor for layers of other libraries; sparse features come in the COO layout."""
+        if self.dense is not None:
+            return functional.dropout(self.dense, dropout)
+        values = functional.dropout(torch.from_numpy(self._values()), dropout)
+        return torch.sparse_coo_tensor(
+            self._coordinates, values, size=self.shape, is_coalesced=True, check_invariants=False
+        )
+
+    @cached_property
+    def _coordinates(self) -> Tensor:
+        """(2, nnz): row and column of every entry."""
+        rows = np.repeat(np.arange(self.shape[0]), np.diff(self.matrix.indptr))
+        return torch.from_numpy(np.stack([rows, self.matrix.indices]))
+
+    def _values(self) -> np.ndarray:
+        assert self.matrix.values is not None
+        return self.matrix.values
+
+
+class _SparseProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, matrix: SparseBlock, transposed: SparseBlock) -> Tensor:
+        ctx.transposed = transposed
+        return torch.from_numpy(matrix.wide_product(weight.detach().numpy()))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return torch.from_numpy(ctx.transposed.wide_product(gradients[0].numpy())), None, None

@@ -1,0 +1,1 @@
+"""What several models share: bases of models, layers, encodings of graphs."""

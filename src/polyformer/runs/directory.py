@@ -1,0 +1,99 @@
+"""The directory of a run: where its files are, who may write to it, and what a failed start leaves there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from polyformer.errors import OutputBusy, OutputExists
+from polyformer.files import locked, partial_place, read_json, reporting_io_errors, write_json, write_whole
+from polyformer.files.run_schemas import RESULT
+from polyformer.runs.metrics_file import read_metrics
+from polyformer.runs.saved_model import WEIGHTS
+
+__all__ = [
+    "checkpoint_file",
+    "is_unused",
+    "locked_directory",
+    "read_result",
+    "removing_failed_start",
+    "replace_checkpoint",
+    "tokens_folder",
+    "write_result",
+]
+
+
+def checkpoint_file(run: Path) -> Path:
+    """The file from which training goes on."""
+    return run / "checkpoint" / "state.safetensors"
+
+
+def tokens_folder(run: Path) -> Path:
+    """Where tokens are kept that do not fit in memory."""
+    return run / "tokens"
+
+
+def read_result(run: Path) -> dict[str, Any] | None:
+    """The result of a run, once it has finished."""
+    path = run / "result.json"
+    if not path.exists():
+        return None
+    content: dict[str, Any] = read_json(path, RESULT)
+    return content
+
+
+def write_result(run: Path, result: dict[str, Any]) -> None:
+    """Finish a run."""
+    with reporting_io_errors("the result", run):
+        write_json(run / "result.json", result, RESULT)
+
+
+def is_unused(run: Path) -> bool:
+    """Whether a later start would find nothing here to go on from: no epoch, no model, no prepared tokens."""
+    tokens = tokens_folder(run)
+    places = (checkpoint_file(run), run / WEIGHTS, tokens, partial_place(tokens))
+    return not any(place.exists() for place in places) and not read_metrics(run)
+
+
+def replace_checkpoint(run: Path, file: Path) -> None:
+    """Go on from another checkpoint than the last one written here."""
+    place = checkpoint_file(run)
+    with reporting_io_errors("a checkpoint", place), write_whole(place) as target:
+        target.write(file.read_bytes())
+
+
+@contextmanager
+def locked_directory(run: Path, patience: float = 0.0) -> Iterator[None]:
+    """Keep a second process from writing to a run; see :meth:`polyformer.runs.run.Run.locked`."""
+    busy = OutputBusy(f"Another process is training in '{run}'. Wait for it or choose another --out.")
+    with locked(run / ".lock", busy, patience):
+        yield
+
+
+@contextmanager
+def removing_failed_start(out: Path) -> Iterator[None]:
+    """If the block fails before the run directory ``out`` holds anything to go on from, leave the disk as it was.
+
+    Folders above ``out`` that the block made go too. A directory that was in use before the block is left alone.
+    """
+    existed = out.exists()
+    if existed and (not out.is_dir() or any(out.iterdir())):
+        yield
+        return
+    missing = [folder for folder in out.absolute().parents if not folder.exists()]
+    try:
+        yield
+    except (OutputExists, OutputBusy):  # another process took the place meanwhile
+        raise
+    except BaseException:
+        if is_unused(out):
+            shutil.rmtree(out, ignore_errors=True)
+            with suppress(OSError):
+                if existed:
+                    out.mkdir()
+                for folder in missing:
+                    folder.rmdir()
+        raise

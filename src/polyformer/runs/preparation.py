@@ -1,0 +1,136 @@
+"""The start of a run: data is read, what cannot be trained is refused, and the run directory is made or opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from polyformer.errors import FileCorrupt, InvalidParameter
+from polyformer.machine import usable_memory
+from polyformer.models import NodeModel
+from polyformer.reporter import SILENT, Reporter
+from polyformer.runs.config import write_memory
+from polyformer.runs.data import load_task
+from polyformer.runs.facts import DataFacts
+from polyformer.runs.request import RunRequest
+from polyformer.runs.run import Run
+from polyformer.runs.saved_model import ModelCard
+from polyformer.runs.starting import load_start, with_start_units
+from polyformer.splits import Split
+from polyformer.tasks import Task, label_units
+from polyformer.training.distributed import ALONE, Workers
+from polyformer.training.loop import derive_seed
+from polyformer.training.settings import TrainingSettings
+from polyformer.training.steps import check_optimizer
+from polyformer.training.workload import workload_of
+
+__all__ = ["Material", "check_divisible", "choose_device", "prepare_run"]
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a run is about to train, and on what."""
+
+    card: ModelCard
+    model: NodeModel
+    task: Task
+    split: Split
+
+    @property
+    def training(self) -> TrainingSettings:
+        """How it is trained, with a number for the batch size."""
+        return self.card.training.resolve(len(self.split.train), self.task.graph.num_features)
+
+
+def choose_device(device: str) -> torch.device:
+    """``auto`` is CUDA where there is one."""
+    if device not in ("auto", "cpu", "cuda"):
+        raise InvalidParameter(f"'device' must be auto, cpu or cuda. Got '{device}'.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InvalidParameter("'device' is cuda, but torch finds no CUDA device here. Use auto or cpu.")
+    return torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def check_divisible(model: NodeModel, name: str, num_workers: int) -> None:
+    """Refuse a model that several workers would not train faster, or not to the same result."""
+    if num_workers > 1 and not model.divisible:
+        raise InvalidParameter(model.indivisible_reason(name, num_workers))
+
+
+def prepare_run(
+    request: RunRequest,
+    out: Path,
+    *,
+    resume: bool = False,
+    reporter: Reporter = SILENT,
+    workers: Workers = ALONE,
+    num_workers: int = 1,
+) -> tuple[Run, Material]:
+    """Read the data, refuse what cannot be trained, and make the run directory or open it.
+
+    Args:
+        workers: the processes that all prepare this run.
+        num_workers: how many will train.
+    """
+    # Settings that do not fit are refused before anything is written.
+    material = workers.in_turn(lambda: _read(request, out, resume, reporter, num_workers))
+    facts = DataFacts.of(material.task, material.split)
+
+    def make() -> None:
+        if resume:
+            _take_up(request, out, material.card, facts)
+        else:
+            fixed = replace(request, memory=usable_memory() if request.memory is None else request.memory)
+            Run.create(out, fixed, material.card, facts)
+
+    workers.first(make)
+    run = Run(out)
+    reporter.say(facts.sentence)
+    reporter.say(
+        f"split {request.split} by protocol '{facts.protocol}': {facts.train:,} train, {facts.val:,} val, "
+        f"{facts.test:,} test; selected by {material.card.metric} on validation"
+    )
+    return run, material
+
+
+def _read(request: RunRequest, out: Path, resume: bool, reporter: Reporter, num_workers: int) -> Material:
+    """The data and the untrained model; settings that do not fit are refused."""
+    started = Run.open(out).card if resume else None
+    start = None if request.start_from is None else Path(request.start_from)
+    if started is None and start is not None:
+        started = Run.open(start).card  # features are read as that run read them
+    task, split = load_task(request, started, reporter)
+    card = ModelCard.of(request.model, request.resolve_settings(), task)
+    if task.is_regression and card.training.targets == "standard":
+        card = replace(card, units=label_units(task.labels[split.train]))
+    if start is not None and started is not None:
+        card = with_start_units(card, started)
+    choose_device(request.device)
+    material = Material(card, card.build(derive_seed(request.seed, 0)), task, split)
+    if start is not None and not (resume and Run(out).checkpoint.exists()):
+        load_start(material.model, start)
+    check_divisible(material.model, request.model, num_workers)
+    check_optimizer(material.model, material.training)
+    if request.tokens is not None:
+        tokens = workload_of(split, material.training, request.memory, Path(request.tokens))
+        material.model.check_tokens(task.graph, tokens)
+    return material
+
+
+def _take_up(request: RunRequest, out: Path, card: ModelCard, facts: DataFacts) -> None:
+    """Refuse to go on with a run on other data, and record the bound on memory.
+
+    Where tokens live decides in which order they are visited: a run that goes on decides as it did at first, unless
+    another bound on memory is asked for.
+    """
+    run = Run.open(out)
+    if facts.differs(run.facts):
+        raise FileCorrupt(f"The data '{request.data}' has changed since the run '{out}' was started. Start a new run.")
+    if run.card.units != card.units:
+        raise FileCorrupt(
+            f"The run '{out}' was started by a version that learned labels in other units. Start a new run."
+        )
+    if request.memory is not None:
+        write_memory(out, request.memory)

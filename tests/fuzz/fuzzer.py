@@ -1,0 +1,167 @@
+"""Runs changed inputs through readers and keeps what ends in anything but a good result or a sentence of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import shutil
+import signal
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from polyformer.errors import PolyformerError
+from tests.fuzz.mutations import damage, fresh_copy
+from tests.fuzz.readers import READERS, Reader
+
+__all__ = ["CORPUS", "Finding", "Tally", "fuzz", "replay"]
+
+CORPUS = Path(__file__).parent / "corpus"
+SECONDS_FOR_ONE = 20
+MEMORY = 6 << 30
+
+
+@dataclass
+class Finding:
+    """An input that a reader did not answer as it should."""
+
+    reader: str
+    seed: int
+    kinds: str
+    what: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reader}, seed {self.seed} ({self.kinds}): {self.what} {self.place}"
+
+
+@dataclass
+class Tally:
+    """How inputs ended, by reader."""
+
+    inputs: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+
+
+class _Hang(Exception):
+    """A reader took too long."""
+
+
+@contextlib.contextmanager
+def _bounded() -> Iterator[None]:
+    """A time limit for one input, in the main thread."""
+
+    def stop(*_: object) -> None:
+        raise _Hang
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(SECONDS_FOR_ONE)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def _limited_memory() -> Iterator[None]:
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _hashes(folder: Path) -> int:
+    """How many files and lines carry a hash of themselves: who takes the hash away changes a file on purpose."""
+    files = (path for path in folder.rglob("*.json*") if path.is_file())
+    return sum(path.read_bytes().count(b'"checksum"') for path in files)
+
+
+def _judge(
+    name: str, reader: Reader, good: Path, folder: Path, expected: Any, tally: Tally, seed: int, kinds: str
+) -> None:
+    tally.inputs[name] += 1
+    try:
+        with _bounded(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            value = reader.read(folder)
+    except PolyformerError as error:
+        tally.refused[name] += 1
+        if len(str(error)) > 10_000 or "Traceback" in str(error):
+            tally.findings.append(Finding(name, seed, kinds, f"a sentence of {len(str(error))} characters"))
+    except _Hang:
+        tally.findings.append(Finding(name, seed, kinds, f"took more than {SECONDS_FOR_ONE} s"))
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)
+        ours = [frame for frame in last if "/polyformer/" in frame.filename] or list(last)
+        place = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}"
+        tally.findings.append(Finding(name, seed, kinds, f"{type(error).__name__}: {str(error)[:120]}", place))
+    else:
+        if reader.sealed and value != expected and _hashes(folder) == _hashes(good):
+            tally.findings.append(Finding(name, seed, kinds, "a change that went unnoticed"))
+
+
+def fuzz(names: list[str], seeds: range, seconds: float = float("inf"), keep: Path | None = None) -> Tally:
+    """Give each reader one changed input for each seed, until the time is over.
+
+    Args:
+        keep: where inputs that were findings are kept; nowhere by default.
+    """
+    tally, deadline = Tally(), time.monotonic() + seconds
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as place, _limited_memory():
+        for name in names:
+            reader, good, work = READERS[name], Path(place) / "good" / name, Path(place) / "work"
+            good.mkdir(parents=True)
+            reader.make(good)
+            fresh_copy(good, work)
+            expected = reader.read(work)
+            share = (deadline - time.monotonic()) / max(1, len(names) - names.index(name))
+            stop = time.monotonic() + share
+            for seed in seeds:
+                if time.monotonic() > stop:
+                    break
+                fresh_copy(good, work)
+                kinds = damage(random.Random(f"{name} {seed}"), work)
+                before = len(tally.findings)
+                changed = work.parent / "changed"
+                if keep is not None:
+                    shutil.rmtree(changed, ignore_errors=True)
+                    shutil.copytree(work, changed, copy_function=_copy_plain)
+                _judge(name, reader, good, work, expected, tally, seed, kinds)
+                if keep is not None and len(tally.findings) > before:
+                    target = keep / name.replace(" ", "-") / str(seed)
+                    shutil.rmtree(target, ignore_errors=True)
+                    shutil.copytree(changed, target, copy_function=_copy_plain)
+    return tally
+
+
+def _copy_plain(source: str, target: str) -> None:
+    if Path(source).is_file():
+        shutil.copyfile(source, target)
+    else:
+        os.mkfifo(target)
+
+
+def replay(name: str, folder: Path) -> Tally:
+    """Read a kept input again."""
+    tally, reader = Tally(), READERS[name]
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as place:
+        good, work = Path(place) / "good", Path(place) / "work"
+        good.mkdir()
+        reader.make(good)
+        expected = reader.read(good) if reader.sealed else None
+        shutil.copytree(folder, work)
+        _judge(name, reader, good, work, expected, tally, 0, folder.name)
+    return tally

@@ -1,0 +1,223 @@
+"""Kinds of damage: what is done to the bytes of a file, to what a packed file holds, and to the files of a folder.
+
+Every function takes a generator and gives the changed content, so that a seed names an input for ever.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import random
+import re
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["BYTE_KINDS", "FOLDER_KINDS", "damage"]
+
+Random = random.Random
+_NUMBERS = ("-1", "0", "1e400", "NaN", "99999999999999999999", "2147483648", "1.5", "", "x", "9" * 5000)
+_EXTREMES = (0, 1, 0x7F, 0xFF, 0x7FFFFFFF, 0xFFFFFFFF, 2**31, 2**63 - 1, 2**64 - 1, 10**12)
+_VALUES: tuple[Any, ...] = (None, True, -1, 0, 1.5, 10**30, "", "x" * 3000, "ü\u0000", [], [[]], {}, {"a": 1}, [1, "b"])
+_ODD_TEXT = (
+    "é".encode("latin1"),
+    b"\x00",
+    b"\xff\xfe",
+    "\u2028".encode(),
+    b'"',
+    b",,,,",
+    b"\r",
+    b"=1+1",
+    b"\xef\xbb\xbf",
+)
+
+
+def flip_bits(rng: Random, data: bytes) -> bytes:
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 2, 8))):
+        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def set_bytes(rng: Random, data: bytes) -> bytes:
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 4, 16))):
+        changed[rng.randrange(len(changed))] = rng.choice((0, 255, rng.randrange(256)))
+    return bytes(changed)
+
+
+def cut_off(rng: Random, data: bytes) -> bytes:
+    return data[: rng.choice((0, 1, len(data) // 2, len(data) - 1, rng.randrange(len(data))))]
+
+
+def extend(rng: Random, data: bytes) -> bytes:
+    return data + rng.choice((b"\0", b"\n", data, rng.randbytes(rng.randrange(1, 300))))
+
+
+def remove_part(rng: Random, data: bytes) -> bytes:
+    begin, length = rng.randrange(len(data)), rng.randrange(1, 64)
+    return data[:begin] + data[begin + length :]
+
+
+def repeat_part(rng: Random, data: bytes) -> bytes:
+    begin, length = rng.randrange(len(data)), rng.randrange(1, 64)
+    return data[:begin] + data[begin : begin + length] * rng.choice((2, 2, 50)) + data[begin + length :]
+
+
+def swap_parts(rng: Random, data: bytes) -> bytes:
+    first, second = sorted((rng.randrange(len(data)), rng.randrange(len(data))))
+    return data[:first] + data[second:] + data[first:second]
+
+
+def zero_part(rng: Random, data: bytes) -> bytes:
+    begin, length = rng.randrange(len(data)), rng.randrange(1, 200)
+    return data[:begin] + bytes(len(data[begin : begin + length])) + data[begin + length :]
+
+
+def insert_text(rng: Random, data: bytes) -> bytes:
+    begin = rng.randrange(len(data) + 1)
+    return data[:begin] + rng.choice(_ODD_TEXT) + data[begin:]
+
+
+def set_binary_number(rng: Random, data: bytes) -> bytes:
+    """A little- or big-endian number of 2, 4 or 8 bytes becomes an extreme one."""
+    width = rng.choice((2, 4, 8))
+    begin = rng.randrange(max(1, min(len(data), rng.choice((200, len(data)))) - width))
+    number = rng.choice(_EXTREMES) & ((1 << 8 * width) - 1)
+    return data[:begin] + number.to_bytes(width, rng.choice(("little", "big"))) + data[begin + width :]
+
+
+def set_written_number(rng: Random, data: bytes) -> bytes:
+    """A number in text becomes another, or no number at all."""
+    places = [match.span() for match in re.finditer(rb"-?\d+(?:\.\d+)?", data[:20000])]
+    if not places:
+        return flip_bits(rng, data)
+    begin, end = rng.choice(places)
+    return data[:begin] + rng.choice(_NUMBERS).encode() + data[end:]
+
+
+def change_word(rng: Random, data: bytes) -> bytes:
+    """A word of the file takes the place of another: types of headers, names of columns, keys."""
+    words = [match.span() for match in re.finditer(rb"[A-Za-z_<>|][\w.<>|-]{1,30}", data[:20000])]
+    if len(words) < 2:
+        return swap_parts(rng, data)
+    (begin, end), (first, last) = rng.choice(words), rng.choice(words)
+    extra = rng.choice((data[first:last], b">f8", b"|O", b"V8", b"<U0", b"True", b"nan", b"../x"))
+    return data[:begin] + extra + data[end:]
+
+
+def change_json(rng: Random, data: bytes) -> bytes:
+    """Another value under a key, a key that is gone or new, a value nested deep; without the hash of the whole."""
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        return set_written_number(rng, data)
+    if isinstance(content, dict):
+        content.pop("checksum", None)
+    if rng.random() < 0.03:
+        return rng.choice((b"[" * 100_000, b"{}", b"[]", b"null", b"1" * 5000, b'{"a":' * 5000))
+    place: Any = content
+    while isinstance(place, dict | list) and place:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        key = rng.choice(keys)
+        if not isinstance(place[key], dict | list) or not place[key] or rng.random() < 0.4:
+            if rng.random() < 0.15 and isinstance(place, dict):
+                del place[key]
+            else:
+                place[key] = rng.choice(_VALUES)
+            break
+        place = place[key]
+    return json.dumps(content).encode()
+
+
+BYTE_KINDS: dict[str, Callable[[Random, bytes], bytes]] = {
+    function.__name__: function
+    for function in (
+        flip_bits,
+        set_bytes,
+        cut_off,
+        extend,
+        remove_part,
+        repeat_part,
+        swap_parts,
+        zero_part,
+        insert_text,
+        set_binary_number,
+        set_written_number,
+        change_word,
+        change_json,
+    )
+}
+FOLDER_KINDS = ("remove a file", "empty a file", "swap two files", "a folder for a file", "a pipe for a file")
+
+
+def _inside(rng: Random, data: bytes, change: Callable[[Random, bytes], bytes]) -> bytes:
+    """The change inside what a zip or gzip file packs, which is packed again; else of the bytes themselves."""
+    if data[:2] == b"\x1f\x8b":
+        return gzip.compress(change(rng, gzip.decompress(data)), 1)
+    if data[:2] == b"PK":
+        packed = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(packed, "w") as target:
+            names = source.namelist()
+            chosen = rng.choice(names)
+            for member in names:
+                content = source.read(member)
+                if member == chosen and rng.random() < 0.05:
+                    continue
+                target.writestr(member, change(rng, content) if member == chosen and content else content)
+        return packed.getvalue()
+    return change(data)
+
+
+def damage(rng: Random, folder: Path) -> str:
+    """Change the files of a folder in one way or a few; returns the kinds, for the report."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    if rng.random() < 0.06:
+        return _damage_folder(rng, files)
+    path, kinds = rng.choice(files), []
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        weighted = [*BYTE_KINDS] + ["change_json"] * (6 if path.suffix in (".json", ".jsonl") else 0)
+        kind = rng.choice(weighted)
+        data = path.read_bytes()
+        if not data:
+            break
+        change = BYTE_KINDS[kind]
+        try:
+            packed = data[:2] in (b"PK", b"\x1f\x8b") and rng.random() < 0.7
+            path.write_bytes(_inside(rng, data, change) if packed else change(rng, data))
+        except (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError, RuntimeError):
+            path.write_bytes(flip_bits(rng, data))  # an earlier change has left nothing that can be unpacked
+        except Exception as error:  # zlib.error, whose module has no public base
+            if type(error).__module__ != "zlib":
+                raise
+            path.write_bytes(flip_bits(rng, data))
+        kinds.append(f"{kind} in {path.relative_to(folder)}")
+    return ", ".join(kinds)
+
+
+def _damage_folder(rng: Random, files: list[Path]) -> str:
+    kind, path = rng.choice(FOLDER_KINDS), rng.choice(files)
+    if kind == "swap two files":
+        other = rng.choice(files)
+        first, second = path.read_bytes(), other.read_bytes()
+        path.write_bytes(second)
+        other.write_bytes(first)
+    elif kind == "empty a file":
+        path.write_bytes(b"")
+    else:
+        path.unlink()
+        if kind == "a folder for a file":
+            path.mkdir()
+        elif kind == "a pipe for a file":
+            os.mkfifo(path)
+    return f"{kind}: {path.name}"
+
+
+def fresh_copy(source: Path, target: Path) -> None:
+    """The good input again."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target)

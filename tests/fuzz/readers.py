@@ -1,0 +1,331 @@
+"""Every reader: how a good input of it is made, and how it is read."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import scipy.io
+import scipy.sparse as sp
+import torch
+
+import polyformer as pf
+from polyformer.cli.node_choice import select_nodes
+from polyformer.datasets import DATASETS
+from polyformer.experiments.plan import Plan
+from polyformer.files import array_digest, read_json
+from polyformer.files.run_schemas import RECORD
+from polyformer.importing import import_graph, open_source
+from polyformer.models.polyformer import PolyFormerSettings
+from polyformer.presets import load_preset
+from polyformer.registry import parse_spec
+from polyformer.runs.directory import checkpoint_file
+from polyformer.runs.metrics_file import drop_metrics_after
+from polyformer.runs.run import Run
+from polyformer.runs.saved_model import read_weights
+from polyformer.settings import split_settings
+from polyformer.splits import Split
+from polyformer.tasks import Task
+from polyformer.tokens import write_tokens
+from polyformer.training.checkpoint import Checkpoint
+from polyformer.training.settings import TrainingSettings
+from polyformer.verification import check_epochs, verify_directory
+from tests.datasets.small_files import WRITERS, write_small
+from tests.importing.example import make_example
+
+__all__ = ["READERS", "Reader"]
+
+OLD = Path(__file__).parents[1] / "old_versions" / "version_0_1"
+RECORDS = Path(__file__).parents[2] / "results"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Attributes:
+    make: writes a good input into an empty folder.
+    read: reads the folder; what it returns is compared where ``sealed``.
+    sealed: whether every change must be refused or be without effect, because all content is hashed.
+    """
+
+    make: Callable[[Path], Any]
+    read: Callable[[Path], Any]
+    sealed: bool = False
+
+
+def small_task() -> Task:
+    random = np.random.default_rng(0)
+    graph = pf.Graph(random.integers(0, 40, (2, 90)), random.normal(size=(40, 3)), 40, random.random(90))
+    splits = [Split(np.arange(16), np.arange(16, 28), np.arange(28, 40))]
+    return Task("small", graph, np.arange(40) % 3, splits, class_names=("a", "b", "c"), ids=np.arange(40) + 100)
+
+
+def read_task(folder: Path) -> str:
+    return _content(Task.load(folder / "graph"))
+
+
+def _content(task: Task) -> str:
+    graph = task.graph
+    arrays = [np.array(part) for part in (graph.indptr, graph.indices, task.labels)]
+    arrays += [np.array(part) for split in task.splits for part in (split.train, split.val, split.test)]
+    arrays += [np.array(part) for part in (graph.weights, graph.features, task.ids) if isinstance(part, np.ndarray)]
+    about = (task.name, task.metric, task.protocol, task.class_names, task.columns, task.preprocessing)
+    return f"{about} {array_digest(*arrays)}"
+
+
+def read_tokens(folder: Path) -> str:
+    stored = pf.open_tokens(folder / "tokens")
+    parts = [stored[:].numpy()] + ([] if stored.nodes is None else [stored.nodes])
+    recurrence = stored.recurrence
+    parts += [] if recurrence is None else [np.asarray(part) for part in vars(recurrence).values()]
+    return f"{stored.basis.spec} {array_digest(*parts)}"
+
+
+def read_run(folder: Path) -> str:
+    run = Run.open(folder / "run")
+    check_epochs(run)
+    run.request.resolve_settings()
+    model, calibration = read_weights(folder / "run", run.card)
+    state = Checkpoint.load(checkpoint_file(folder / "run"))
+    tensors = [state.parameters[name].numpy() for name in sorted(state.parameters)]
+    tensors += [part.numpy() for part in model.state_dict().values()]
+    digest = array_digest(*(np.atleast_1d(part) for part in tensors))
+    return (
+        f"{run.config} {run.result} {run.metrics} {run.facts} {calibration} {state.epoch} {state.best_score} {digest}"
+    )
+
+
+def read_classifier(folder: Path) -> str:
+    clf = pf.PolyFormerClassifier.load(folder / "classifier")
+    return f"{clf.settings} {clf.seed} {array_digest(clf.predict_proba(small_task().graph))}"
+
+
+def read_unfinished(folder: Path) -> None:
+    write_tokens(small_task().graph, folder / "t", "chebyshev", 2)
+
+
+def make_unfinished(folder: Path) -> None:
+    from polyformer.stores import writer
+
+    original = writer.TokenDirectoryWriter.finish
+    writer.TokenDirectoryWriter.finish = lambda *_, **__: (_ for _ in ()).throw(RuntimeError)  # type: ignore[method-assign]
+    try:
+        write_tokens(small_task().graph, folder / "t", "chebyshev", 2)
+    except RuntimeError:
+        pass
+    finally:
+        writer.TokenDirectoryWriter.finish = original  # type: ignore[method-assign]
+
+
+def _old(name: str) -> Callable[[Path], Any]:
+    return lambda folder: shutil.copytree(OLD / name, folder / name.split("-")[0])
+
+
+def _source(name: str, write: Callable[[Path], Any]) -> Reader:
+    """A file or folder of a public format: opened in memory and imported, in turn."""
+
+    def make(folder: Path) -> None:
+        (folder / "in").mkdir()
+        write(folder / "in" / name if name else folder / "in")
+
+    def read(folder: Path) -> str:
+        place = folder / "in" / name if name else folder / "in"
+        task = open_source(place)
+        import_graph(place, folder / "graph")
+        return _content(task)
+
+    return Reader(make, read)
+
+
+def _arrays(path: Path) -> None:
+    edges = np.random.default_rng(0).integers(0, 30, (80, 2))
+    masks = {f"{part}_masks": np.arange(30) % 3 == i for i, part in enumerate(("train", "val", "test"))}
+    np.savez(path, edges=edges, node_features=np.ones((30, 2), np.float32), node_labels=np.arange(30) % 2, **masks)
+
+
+def _adjacency() -> sp.csr_matrix:
+    return sp.random(30, 30, 0.1, "csr", np.float32, 0)
+
+
+def _benchmark(path: Path) -> None:
+    parts: dict[str, Any] = {"labels": np.arange(30) % 3}
+    for name, matrix in (("adj", _adjacency()), ("attr", sp.random(30, 5, 0.3, "csr", np.float32, 1))):
+        parts |= {f"{name}_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr", "shape")}
+    np.savez(path, **parts)
+
+
+def _torch(path: Path) -> None:
+    edges = torch.randint(0, 30, (2, 80), generator=torch.Generator().manual_seed(0))
+    torch.save({"edge_index": edges, "x": torch.ones(30, 2), "y": torch.arange(30) % 2, "num_nodes": 30}, path)
+
+
+def _matlab(path: Path) -> None:
+    scipy.io.savemat(path, {"A": sp.csc_matrix(_adjacency()), "x": np.ones((30, 2)), "label": np.arange(30) % 2})
+
+
+def _ogb(path: Path) -> None:
+    raw, split = path / "raw", path / "split" / "time"
+    raw.mkdir()
+    split.mkdir(parents=True)
+    random = np.random.default_rng(0)
+    tables = {
+        raw / "edge": random.integers(0, 30, (80, 2)),
+        raw / "num-node-list": np.array([[30]]),
+        raw / "node-feat": random.normal(size=(30, 2)).round(3),
+        raw / "node-label": np.arange(30)[:, None] % 2,
+        **{split / part: np.arange(30)[i::3, None] for i, part in enumerate(("train", "valid", "test"))},
+    }
+    for place, rows in tables.items():
+        with gzip.open(f"{place}.csv.gz", "wt") as file:
+            file.write("\n".join(",".join(map(str, row)) for row in rows.tolist()) + "\n")
+
+
+def _csv(path: Path) -> None:
+    example = make_example()
+    pacsv.write_csv(example.edges(weighted=True), path / "edges.csv")
+    pacsv.write_csv(example.nodes(), path / "nodes.csv")
+
+
+def _parquet(path: Path) -> None:
+    example = make_example("wide")
+    pq.write_table(example.edges(weighted=True), path / "edges.parquet")
+    pq.write_table(example.nodes(), path / "nodes.parquet")
+
+
+def _family(kind: type) -> Reader:
+    dataset = next(DATASETS[name] for name in DATASETS if type(DATASETS[name]) is kind)
+
+    def read(folder: Path) -> None:
+        paths = {
+            file.path: next(place for name in (file.path, *file.also) if (place := folder / name).exists())
+            for file in dataset.files
+            if any((folder / name).is_file() for name in (file.path, *file.also))
+        }
+        if len(paths) == len(dataset.files):
+            contents = dataset.read(paths)
+            Task("x", contents.graph, contents.labels, contents.splits.get("fixed", []))
+
+    return Reader(lambda folder: write_small(dataset, folder), read)
+
+
+def make_study(folder: Path) -> None:
+    from polyformer.tuning.journal import open_study
+
+    study = open_study(folder / "study.journal")
+    study.set_user_attr("about", {"data": "x"})
+    trial = study.ask()
+    trial.suggest_categorical("lr", [0.1, 0.2])
+    study.tell(trial, 0.5)
+
+
+def read_study(folder: Path) -> None:
+    from polyformer.tuning.journal import open_study
+    from polyformer.tuning.trials import ended_trials
+
+    study = open_study(folder / "study.journal")
+    _ = study.user_attrs, [trial.params for trial in ended_trials(study)]
+
+
+def _text(name: str, content: str) -> Callable[[Path], Any]:
+    return lambda folder: (folder / name).write_text(content)
+
+
+def read_settings(folder: Path) -> None:
+    if not (folder / "settings").is_file():
+        return
+    for line in (folder / "settings").read_text("utf-8", "replace").splitlines():
+        _, options = parse_spec(f"x:{line}")
+        split_settings([PolyFormerSettings, TrainingSettings], options)
+
+
+def read_spec(folder: Path) -> None:
+    if not (folder / "spec").is_file():
+        return
+    spec = (folder / "spec").read_text("utf-8", "replace").strip()
+    if spec.count("9") < 8:  # a large board is good, and takes long
+        pf.load_dataset(spec)
+
+
+def _record(folder: Path) -> None:
+    shutil.copy(sorted(RECORDS.glob("table5-baselines/*.json"))[0], folder / "record.json")
+
+
+def read_plan(folder: Path) -> None:
+    if (folder / "plan.toml").is_file():
+        Plan.parse("plan", (folder / "plan.toml").read_text("utf-8", "replace"))
+
+
+def read_preset(folder: Path) -> None:
+    load_preset(str(folder / "preset.csv"), "citeseer")
+
+
+def read_nodes(folder: Path) -> None:
+    for name in ("nodes.npy", "nodes.txt"):
+        if (folder / name).is_file():
+            select_nodes(str(folder / name), np.arange(50))
+
+
+def make_nodes(folder: Path) -> None:
+    np.save(folder / "nodes.npy", np.arange(20))
+    (folder / "nodes.txt").write_text("1\n5\n7\n")
+
+
+def _trained(folder: Path) -> None:
+    """A run of today's format: the old one, written again."""
+    from polyformer.files import read_tensors, write_json, write_tensors
+    from polyformer.files.run_schemas import CHECKPOINT, RESULT, RUN_CONFIG, WEIGHTS
+
+    shutil.copytree(OLD / "run", folder / "run")
+    place = folder / "run"
+    for name, schema in (("config.json", RUN_CONFIG), ("result.json", RESULT)):
+        write_json(place / name, read_json(place / name, schema), schema)
+    for file, schema in (("model.safetensors", WEIGHTS), ("checkpoint/state.safetensors", CHECKPOINT)):
+        write_tensors(place / file, *read_tensors(place / file, schema))
+    drop_metrics_after(place, 100)
+
+
+_PLAN = Path(pf.__file__).parent / "experiments" / "plans" / "table4.toml"
+_PRESET = Path(pf.__file__).parent / "presets" / "fast.csv"
+
+READERS: dict[str, Reader] = {
+    "graph directory": Reader(lambda folder: small_task().save(folder / "graph"), read_task, sealed=True),
+    "graph directory of version 0.1": Reader(_old("graph"), read_task),
+    "token directory": Reader(
+        lambda folder: write_tokens(small_task().graph, folder / "tokens", "optimal", 2), read_tokens, sealed=True
+    ),
+    "token directory of version 0.1": Reader(_old("tokens"), read_tokens),
+    "optimal tokens of version 0.1": Reader(_old("tokens-optimal"), read_tokens),
+    "unfinished tokens": Reader(make_unfinished, read_unfinished),
+    "run directory": Reader(_trained, read_run, sealed=True),
+    "run directory of version 0.1": Reader(_old("run"), read_run),
+    "classifier of version 0.1": Reader(_old("classifier"), read_classifier),
+    "verified graph": Reader(
+        lambda folder: small_task().save(folder / "graph"), lambda folder: verify_directory(folder / "graph")
+    ),
+    "raw pairs": _source("edges.npy", lambda path: np.save(path, np.random.default_rng(0).integers(0, 30, (80, 2)))),
+    "npz arrays": _source("a.npz", _arrays),
+    "scipy npz": _source("a.npz", lambda path: sp.save_npz(path, _adjacency())),
+    "gnn-benchmark npz": _source("a.npz", _benchmark),
+    "torch file": _source("a.pt", _torch),
+    "matlab file": _source("a.mat", _matlab),
+    "matrix market": _source("a.mtx", lambda path: scipy.io.mmwrite(path, _adjacency())),
+    "ogb folder": _source("", _ogb),
+    "csv tables": _source("", _csv),
+    "parquet tables": _source("", _parquet),
+    **{f"family {kind.__name__}": _family(kind) for kind in WRITERS if kind.__name__ != "OgbBinary"},
+    "node choice": Reader(make_nodes, read_nodes),
+    "study": Reader(make_study, read_study),
+    "record": Reader(_record, lambda folder: read_json(folder / "record.json", RECORD)),
+    "plan": Reader(lambda folder: shutil.copy(_PLAN, folder / "plan.toml"), read_plan),
+    "preset": Reader(lambda folder: shutil.copy(_PRESET, folder / "preset.csv"), read_preset),
+    "settings": Reader(
+        _text("settings", "order=4,heads=2,hidden_channels=8,lr=0.01,dropout=0.5,batch_size=full\n"), read_settings
+    ),
+    "spec": Reader(_text("spec", "minefield:width=8,height=9,seed=3\n"), read_spec),
+}
