@@ -13,7 +13,7 @@ import pytest
 
 from polyformer.experiments import EXPERIMENTS
 from polyformer.experiments.costs import estimate_seconds
-from polyformer.experiments.page import results_page
+from polyformer.experiments.page import results_pages
 from polyformer.experiments.plan import load_plan, open_experiment
 from polyformer.experiments.records import Records
 from polyformer.experiments.summary import load_remarks, summarise
@@ -25,8 +25,10 @@ NUMBERS = {"one": 1, "two": 2, "three": 3, "ten": 10}
 
 
 def test_the_page_is_what_the_records_say() -> None:
-    page = (ROOT / "docs" / "results.md").read_text("utf-8")
-    assert page == results_page(RECORDS), "run make results"
+    pages = results_pages(RECORDS)
+    written = {"results.md": pages.page, "results-details.md": pages.details, "results-ranks.svg": pages.ranks}
+    for name, text in written.items():
+        assert (ROOT / "docs" / name).read_text("utf-8") == text, "run make results"
 
 
 def test_every_record_belongs_to_a_plan() -> None:

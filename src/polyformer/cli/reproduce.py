@@ -177,14 +177,18 @@ def _refuse_choice_on_page(options: dict[str, object]) -> None:
 
 def _write_page(page: Path, names: list[str] | None, results: Path) -> None:
     from polyformer.experiments import EXPERIMENTS
-    from polyformer.experiments.page import results_page
+    from polyformer.experiments.page import results_pages
     from polyformer.experiments.records import Records
     from polyformer.files import reporting_io_errors, write_whole
 
-    text = results_page(Records(results), names or EXPERIMENTS)
-    with reporting_io_errors("the page", page), write_whole(page) as file:
-        file.write(text.encode())
-    Display().say(f"page: {page}")
+    pages = results_pages(Records(results), names or EXPERIMENTS, page.stem)
+    texts = {page: pages.page, page.with_name(f"{page.stem}-details.md"): pages.details}
+    if pages.ranks is not None:
+        texts[page.with_name(f"{page.stem}-ranks.svg")] = pages.ranks
+    for path, text in texts.items():
+        with reporting_io_errors("the page", path), write_whole(path) as file:
+            file.write(text.encode())
+        Display().say(f"page: {path}")
 
 
 def _read(series: list[Series], records: Records, runs: int | None) -> JobResults:

@@ -23,6 +23,7 @@ from polyformer.machine import format_bytes
 __all__ = [
     "Row",
     "bootstrap_interval",
+    "format_score",
     "load_remarks",
     "mean_interval",
     "older_settings",
@@ -217,16 +218,16 @@ def to_markdown(rows: Sequence[Row]) -> str:
         f"|{'---|' * len(_COLUMNS)}",
     ]
     for row in rows:
-        scale, digits = (100, 2) if row.metric in _PERCENT else (1, 4)
+        scale, digits = _scale_and_digits(row.metric)
         name = row.model if row.basis is None else f"{row.model} ({row.basis})"
         cells = [
             name,
             row.dataset,
             row.metric,
-            _with_interval(row.mean, row.interval, scale, digits),
+            format_score(row, row.mean, row.interval),
             _number(row.deviation, scale, digits),
             f"{row.runs}{'†' if row.outdated else ''}",
-            _with_interval(row.published, row.published_interval, scale, digits),
+            format_score(row, row.published, row.published_interval),
             _number(row.difference, scale, digits, "+"),
             _number(row.seconds, 1, 0),
             "–" if row.memory is None else format_bytes(row.memory),
@@ -234,6 +235,15 @@ def to_markdown(rows: Sequence[Row]) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", *(f"{i}. {note}" for i, note in enumerate(notes, 1))]).rstrip() + "\n"
+
+
+def format_score(row: Row, value: float | None, interval: float | None) -> str:
+    """A score of a row with its interval, accuracy and ROC-AUC in percent; a dash where there is none."""
+    return _with_interval(value, interval, *_scale_and_digits(row.metric))
+
+
+def _scale_and_digits(metric: str) -> tuple[int, int]:
+    return (100, 2) if metric in _PERCENT else (1, 4)
 
 
 def _number(value: float | None, scale: int, digits: int, sign: str = "") -> str:
