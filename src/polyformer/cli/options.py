@@ -7,7 +7,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Collection
-from dataclasses import Field, fields
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +26,7 @@ __all__ = [
     "Settings",
     "StoredTokens",
     "TrainedRun",
+    "dataclass_options",
     "options_from",
 ]
 
@@ -103,21 +104,66 @@ def options_from(
     options = {field.name: _parameter(field, hints[field.name]) for field in declared}
     parsers = {field.name: _parser(field, hints[field.name]) for field in declared}
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def parse_and_call(**values: Any) -> None:
-            texts = {name: values.pop(name) for name in options if name in values}
-            given = {name: parsers[name](text) for name, text in texts.items() if text is not None}
-            command(**values, **{parameter: given})
+    def parse(values: dict[str, Any]) -> dict[str, Any]:
+        return {name: parsers[name](text) for name, text in values.items() if text is not None}
 
-        parameters: list[inspect.Parameter] = []
-        for name, own in inspect.signature(command, eval_str=True).parameters.items():
-            parameters += options.values() if name == parameter else [own.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-        parse_and_call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        parse_and_call.__annotations__ = {own.name: own.annotation for own in parameters}
-        return parse_and_call
+    return lambda command: _replace_parameter(command, parameter, options, parse)
 
-    return decorate
+
+def dataclass_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command, whose parameter ``options`` is a dataclass, an option for each field of that dataclass.
+
+    A field is declared as the parameter of a Typer command is: an ``Annotated`` type, and a default unless the option
+    must be given. So a command reads one object, and its own length is that of its help and its work.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Options:
+        ...     seed: Annotated[int, typer.Option(help="Seed for drawing the splits.")] = 0
+        >>> @dataclass_options
+        ... def draw(options: Options) -> None:
+        ...     print(options)
+        >>> draw(seed=3)
+        Options(seed=3)
+    """
+    kind = inspect.signature(command, eval_str=True).parameters["options"].annotation
+    hints = typing.get_type_hints(kind, include_extras=True)
+    options = {
+        field.name: inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=_default(field), annotation=hints[field.name]
+        )
+        for field in fields(kind)
+    }
+    return _replace_parameter(command, "options", options, lambda values: kind(**values))
+
+
+def _replace_parameter(
+    command: Callable[..., None],
+    parameter: str,
+    options: dict[str, inspect.Parameter],
+    make: Callable[[dict[str, Any]], Any],
+) -> Callable[..., None]:
+    """The command with options in the place of a parameter, whose value is made from the values of the options."""
+
+    @functools.wraps(command)
+    def make_and_call(**values: Any) -> None:
+        texts = {name: values.pop(name) for name in options if name in values}
+        command(**values, **{parameter: make(texts)})
+
+    parameters: list[inspect.Parameter] = []
+    for name, own in inspect.signature(command, eval_str=True).parameters.items():
+        parameters += options.values() if name == parameter else [own.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+    make_and_call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    make_and_call.__annotations__ = {own.name: own.annotation for own in parameters}
+    return make_and_call
+
+
+def _default(field: Field[Any]) -> Any:
+    """The default of a field, as a signature says it."""
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return inspect.Parameter.empty if field.default is MISSING else field.default
 
 
 def _parameter(field: Field[Any], hint: Any) -> inspect.Parameter:

@@ -1,46 +1,67 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from polyformer.cli.cluster_options import Place, RayAddress, on_ray
 from polyformer.cli.display import Display
 from polyformer.cli.node_choice import select_nodes
-from polyformer.cli.options import AnotherGraph, DataRoot, JsonSummary, NodeSelection, StoredTokens, TrainedRun
+from polyformer.cli.options import (
+    AnotherGraph,
+    DataRoot,
+    JsonSummary,
+    NodeSelection,
+    StoredTokens,
+    TrainedRun,
+    dataclass_options,
+)
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from polyformer.coverage import Coverage
-    from polyformer.models import NodeModel
+    from polyformer.graph import Graph
+    from polyformer.models import NodeModel, Workload
+    from polyformer.reporter import Reporter
+    from polyformer.runs.run import Run
     from polyformer.runs.saved_model import ModelCard
     from polyformer.tasks import Task
 
 __all__ = ["predict"]
 
+Blocks: TypeAlias = "Iterator[tuple[np.ndarray, np.ndarray]]"
+"""Node numbers (n,) and their scores (n, C), block after block."""
 
-def predict(
-    run: TrainedRun,
-    out: Annotated[Path, typer.Option(help="The file to write, .parquet or .csv; an existing file is replaced.")],
-    data: AnotherGraph = None,
-    nodes: NodeSelection = "all",
-    tokens: StoredTokens = None,
+
+@dataclass(frozen=True)
+class PredictOptions:
+    """Options of `polyformer predict`."""
+
+    run: TrainedRun
+    out: Annotated[Path, typer.Option(help="The file to write, .parquet or .csv; an existing file is replaced.")]
+    data: AnotherGraph = None
+    nodes: NodeSelection = "all"
+    tokens: StoredTokens = None
     memory: Annotated[
         str | None,
         typer.Option(
             help="Use at most this much memory, e.g. 8GiB; with --engine ray, in each task; tokens that need more go "
             "through the disk. [default: 80 % of free memory]",
         ),
-    ] = None,
-    engine: Place = "local",
-    address: RayAddress = None,
+    ] = None
+    engine: Place = "local"
+    address: RayAddress = None
     workers: Annotated[
         int | None,
         typer.Option(
             min=1, help="With --engine ray: number of tasks at a time, each on one CPU. [default: one for each CPU]"
         ),
-    ] = None,
+    ] = None
     coverage: Annotated[
         float | None,
         typer.Option(
@@ -48,24 +69,27 @@ def predict(
             help="Add a set of classes per node that holds the truth with this frequency, e.g. 0.9; for real values an "
             "interval.",
         ),
-    ] = None,
+    ] = None
     new: Annotated[
         Path | None,
         typer.Option(metavar="NODES.csv", help="A table of nodes that are not in the graph: predict just these."),
-    ] = None,
+    ] = None
     edges: Annotated[
         Path | None, typer.Option(metavar="EDGES.csv", help="With --new: a table of the new nodes' edges.")
-    ] = None,
+    ] = None
     mode: Annotated[
         str,
         typer.Option(
             help="With --new: frozen, the neighbours keep their tokens and degrees; or full, the neighbourhood feels "
             "the new nodes."
         ),
-    ] = "frozen",
-    data_root: DataRoot = None,
-    json_only: JsonSummary = False,
-) -> None:
+    ] = "frozen"
+    data_root: DataRoot = None
+    json_only: JsonSummary = False
+
+
+@dataclass_options
+def predict(options: PredictOptions) -> None:
     """Write the predictions of a trained model as a table: node id, predicted class, a probability per class.
 
     Tables of another graph are read as training read its tables: the same columns, the same categories.
@@ -87,70 +111,90 @@ def predict(
 
     - `polyformer predict /shared/run --tokens /shared/tokens --engine ray --address auto --out /shared/p.parquet`
     """
-    from polyformer.errors import InvalidParameter
     from polyformer.files import existing_folder
     from polyformer.machine import parse_bytes
     from polyformer.models import Workload
-    from polyformer.runs.prediction import predict_blocks, write_predictions
     from polyformer.runs.run import Run
-    from polyformer.runs.sharded_prediction import ClusterOptions, predict_shards
     from polyformer.table_writer import check_table_path
 
-    display, spread = Display(json_only), on_ray(engine, address, workers)
-    limit = None if memory is None else parse_bytes(memory)
-    opened = Run.open_model(run)
-    card, model = opened.load()
-    check_table_path(out)
-    wanted = None if coverage is None else card.coverage(coverage)
-    with display.reporter() as reporter, contextlib.ExitStack() as stack:
-        task = opened.task(data, None if data_root is None else str(data_root), reporter)
-        if new is not None:
-            count = _predict_new(card, model, task, tokens, (new, edges), mode, out, wanted)
-            _conclude(display, out, {"nodes": count, "out": str(out), "mode": mode}, wanted)
-            return
-        if edges is not None:
-            raise InvalidParameter("'--edges' are those of new nodes, so it must come with '--new'.")
-        selected_nodes = select_nodes(nodes, task.labels, task.graph.removed)
-        workload = Workload(selected_nodes, memory=limit, tokens=tokens, scratch=existing_folder(out))
-        if spread:
-            place = ClusterOptions(address, workers)
-            blocks = stack.enter_context(predict_shards(opened, model, task.graph, out, workload, place, reporter))
+    display = Display(options.json_only)
+    on_ray(options.engine, options.address, options.workers)  # refuses options that contradict each other
+    limit = None if options.memory is None else parse_bytes(options.memory)
+    run = Run.open_model(options.run)
+    card, model = run.load()
+    check_table_path(options.out)
+    coverage = None if options.coverage is None else card.coverage(options.coverage)
+    with display.reporter() as reporter:
+        task = run.task(options.data, None if options.data_root is None else str(options.data_root), reporter)
+        if options.new is not None:
+            count = _predict_new(card, model, task, options, options.new, coverage)
         else:
-            blocks = predict_blocks(model, card.reader, task.graph, workload, reporter)
-        count = write_predictions(out, blocks, task.ids, card.reader, card.class_names, card.threshold, wanted)
-    _conclude(display, out, {"nodes": count, "out": str(out)}, wanted)
+            nodes, scratch = _select(options, task), existing_folder(options.out)
+            workload = Workload(nodes, memory=limit, tokens=options.tokens, scratch=scratch)
+            with _predict(run, card, model, task.graph, options, workload, reporter) as blocks:
+                count = _write(card, blocks, task.ids, options.out, coverage)
+    _conclude(display, options, count, coverage)
 
 
-def _conclude(display: Display, out: Path, summary: dict[str, Any], wanted: Coverage | None) -> None:
-    """Say how many predictions were written, and what their sets or intervals hold."""
-    whose = " of new nodes" if "mode" in summary else ""
-    display.say(f"{summary['nodes']:,} predictions{whose} written to {out}")
-    if wanted is not None:
-        display.say(wanted.describe())
-        summary |= {"coverage": wanted.share, "coverage_bound": wanted.bound, "coverage_nodes": wanted.nodes}
-    display.result(summary)
+def _select(options: PredictOptions, task: Task) -> np.ndarray | None:
+    """The nodes of the graph to predict; None for all."""
+    from polyformer.errors import InvalidParameter
+
+    if options.edges is not None:
+        raise InvalidParameter("'--edges' are those of new nodes, so it must come with '--new'.")
+    return select_nodes(options.nodes, task.labels, task.graph.removed)
+
+
+def _predict(
+    run: Run,
+    card: ModelCard,
+    model: NodeModel,
+    graph: Graph,
+    options: PredictOptions,
+    workload: Workload,
+    reporter: Reporter,
+) -> contextlib.AbstractContextManager[Blocks]:
+    """Node numbers and their scores, block after block, from here or from a cluster."""
+    from polyformer.runs.prediction import predict_blocks
+    from polyformer.runs.sharded_prediction import ClusterOptions, predict_shards
+
+    if options.engine == "ray":
+        cluster = ClusterOptions(options.address, options.workers)
+        return predict_shards(run, model, graph, options.out, workload, cluster, reporter)
+    return contextlib.nullcontext(predict_blocks(model, card.reader, graph, workload, reporter))
 
 
 def _predict_new(
-    card: ModelCard,
-    model: NodeModel,
-    task: Task,
-    tokens: Path | None,
-    tables: tuple[Path, Path | None],
-    mode: str,
-    out: Path,
-    wanted: Coverage | None,
+    card: ModelCard, model: NodeModel, task: Task, options: PredictOptions, nodes: Path, coverage: Coverage | None
 ) -> int:
     """Write the predictions of nodes that two tables describe; returns their number."""
     import numpy as np
 
     from polyformer.runs.application import new_nodes_of
-    from polyformer.runs.prediction import write_predictions
     from polyformer.updates.change_tables import read_new_nodes
 
-    change = read_new_nodes(*tables, task)
-    predictor = new_nodes_of(card, model, task.graph, tokens)
-    scores = predictor.predict(change.add_features, change.add_edges, mode, change.add_weights)
+    change = read_new_nodes(nodes, options.edges, task)
+    predictor = new_nodes_of(card, model, task.graph, options.tokens)
+    scores = predictor.predict(change.add_features, change.add_edges, options.mode, change.add_weights)
     ids = np.array(change.new_ids)
-    blocks = [(np.arange(len(ids)), scores)]
-    return write_predictions(out, blocks, ids, card.reader, card.class_names, card.threshold, wanted)
+    return _write(card, iter([(np.arange(len(ids)), scores)]), ids, options.out, coverage)
+
+
+def _write(card: ModelCard, blocks: Blocks, ids: np.ndarray | None, out: Path, coverage: Coverage | None) -> int:
+    """Write the table; returns the number of its rows."""
+    from polyformer.runs.prediction import write_predictions
+
+    return write_predictions(out, blocks, ids, card.reader, card.class_names, card.threshold, coverage)
+
+
+def _conclude(display: Display, options: PredictOptions, count: int, coverage: Coverage | None) -> None:
+    """Say how many predictions were written, and what their sets or intervals hold."""
+    summary: dict[str, Any] = {"nodes": count, "out": str(options.out)}
+    if options.new is not None:
+        summary["mode"] = options.mode
+    whose = "" if options.new is None else " of new nodes"
+    display.say(f"{count:,} predictions{whose} written to {options.out}")
+    if coverage is not None:
+        display.say(coverage.describe())
+        summary |= {"coverage": coverage.share, "coverage_bound": coverage.bound, "coverage_nodes": coverage.nodes}
+    display.result(summary)

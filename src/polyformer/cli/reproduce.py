@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -8,7 +8,7 @@ import typer
 
 from polyformer.cli.display import Display
 from polyformer.cli.interrupt import graceful_interrupt
-from polyformer.cli.options import DataRoot
+from polyformer.cli.options import DataRoot, dataclass_options
 from polyformer.cli.train import read_settings
 from polyformer.durations import parse_seconds
 from polyformer.errors import Interrupted, InvalidParameter
@@ -22,25 +22,28 @@ if TYPE_CHECKING:
 __all__ = ["reproduce"]
 
 
-def reproduce(
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """Options of `polyformer reproduce`."""
+
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="[TABLE|FIGURE|PLAN.toml]...", help="Tables, figures (--list), or plans of your own."),
-    ] = None,
-    list_all: Annotated[bool, typer.Option("--list", help="Explain every table and figure, and stop.")] = False,
-    datasets: Annotated[str | None, typer.Option(metavar="A,B", help="Run these data sets only.")] = None,
-    models: Annotated[str | None, typer.Option(metavar="A,B", help="Run these models only.")] = None,
-    bases: Annotated[str | None, typer.Option(metavar="A,B", help="Run these bases only.")] = None,
+    ] = None
+    list_all: Annotated[bool, typer.Option("--list", help="Explain every table and figure, and stop.")] = False
+    datasets: Annotated[str | None, typer.Option(metavar="A,B", help="Run these data sets only.")] = None
+    models: Annotated[str | None, typer.Option(metavar="A,B", help="Run these models only.")] = None
+    bases: Annotated[str | None, typer.Option(metavar="A,B", help="Run these bases only.")] = None
     runs: Annotated[
         int | None, typer.Option(min=1, help="Number of runs for each row. [default: as many as the paper]")
-    ] = None,
+    ] = None
     budget: Annotated[
         str | None, typer.Option(metavar="TIME", help="Stop after this time, e.g. 2h or 45min; finished runs are kept.")
-    ] = None,
+    ] = None
     workers: Annotated[
         int | None,
         typer.Option(min=1, help="Number of runs at a time, each on one thread. [default: one for each core]"),
-    ] = None,
+    ] = None
     settings: Annotated[
         list[str],
         typer.Option(
@@ -48,24 +51,32 @@ def reproduce(
             metavar="KEY=VALUE",
             help="Change a setting of every run; runs with changed settings have records of their own.",
         ),
-    ] = [],
-    results: Annotated[Path, typer.Option(help="Folder that keeps the records of finished runs.")] = Path("results"),
+    ] = field(default_factory=list)
+    results: Annotated[Path, typer.Option(help="Folder that keeps the records of finished runs.")] = Path("results")
     out: Annotated[
         Path, typer.Option(help="Folder for figures: each is an SVG image and a JSON file of its numbers.")
-    ] = Path("figures"),
-    data_root: DataRoot = None,
-    show: Annotated[bool, typer.Option("--show", help="Print the tables from existing records; run nothing.")] = False,
+    ] = Path("figures")
+    data_root: DataRoot = None
+    show: Annotated[bool, typer.Option("--show", help="Print the tables from existing records; run nothing.")] = False
     page: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.md", help="Write all tables that have records (or those named) as one page; run nothing."
         ),
-    ] = None,
+    ] = None
     as_csv: Annotated[
         bool, typer.Option("--csv", help="Print the tables as one CSV; the first column names the table.")
-    ] = False,
-    json_only: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
-) -> None:
+    ] = False
+    json_only: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False
+
+    @property
+    def restrictions(self) -> dict[str, str | None]:
+        """The options that name a part of a table, and what they name."""
+        return {"--datasets": self.datasets, "--models": self.models, "--bases": self.bases}
+
+
+@dataclass_options
+def reproduce(options: ReproduceOptions) -> None:
     """Repeat the experiments of the paper and print our numbers beside the published ones.
 
     The command does the runs that have no record yet, cheapest first, and prints a table: mean, 95 % interval, standard
@@ -91,31 +102,28 @@ def reproduce(
 
     - `polyformer reproduce my-plan.toml` — models and data sets of your own choice under the same protocol
     """
-    if list_all:
+    if options.list_all:
         _list()
         return
-    if page is not None:
-        _refuse_choice_on_page(
-            {"--datasets": datasets, "--models": models, "--bases": bases, "--runs": runs, "--set": settings or None}
-        )
-        _write_page(page, names, results)
+    if options.page is not None:
+        _write_page(options.page, options)
         return
-    if not names:
+    if not options.names:
         raise InvalidParameter("'reproduce' must be told what. Got nothing. Try 'polyformer reproduce --list'.")
     from polyformer.experiments.records import Records
 
-    limit = None if budget is None else parse_seconds(budget)
-    selection = _select(names, {"--datasets": datasets, "--models": models, "--bases": bases}, read_settings(settings))
+    budget = None if options.budget is None else parse_seconds(options.budget)
+    selection = _select(options.names, options)
     everything = list({entry.key: entry for _, _, series in selection for entry in series}.values())
-    records = Records(results)
+    records = Records(options.results)
     for entry in everything:
         entry.check()
-    if show:
-        outcome, interrupted = _read(everything, records, runs), False
+    if options.show:
+        outcome, interrupted = _read(everything, records, options.runs), False
     else:
-        outcome, interrupted = _run(Display(json_only=True), everything, records, runs, workers, limit, data_root)
-    _print(selection, outcome, as_csv, json_only)
-    _draw(selection, outcome, records, out, data_root)
+        outcome, interrupted = _run(everything, records, options, budget)
+    _print(selection, outcome, options.as_csv, options.json_only)
+    _draw(selection, outcome, records, options.out, options.data_root)
     if interrupted:
         raise Interrupted("Stopped; every finished run has its record, and the same command goes on from here.")
     if outcome.failures:
@@ -126,7 +134,7 @@ Selection: TypeAlias = "list[tuple[str, Experiment, list[Series]]]"
 """Names, experiments, and the series of each that were asked for."""
 
 
-def _select(names: list[str], restrictions: dict[str, str | None], changes: dict[str, Any]) -> Selection:
+def _select(names: list[str], options: ReproduceOptions) -> Selection:
     """What was asked for; names that nothing has, and figures without what draws them, are refused."""
     from polyformer.experiments.figures import FIGURES
     from polyformer.experiments.plan import open_experiments, select
@@ -134,8 +142,9 @@ def _select(names: list[str], restrictions: dict[str, str | None], changes: dict
 
     if any(name in FIGURES for name in names):
         check_extra()
+    changes = read_settings(options.settings)
     opened = open_experiments(names)
-    words = [_words(option, text) for option, text in restrictions.items()]
+    words = [_words(option, text) for option, text in options.restrictions.items()]
     return [
         (name, experiment, [entry.changed(changes) for entry in select(series, *words)])
         for name, (experiment, series) in zip(names, opened, strict=True)
@@ -168,20 +177,17 @@ def _list() -> None:
     display.say("next: polyformer reproduce table5 --datasets chameleon_filtered --models polyformer --runs 3")
 
 
-def _refuse_choice_on_page(options: dict[str, object]) -> None:
-    """Refuse a part of a table on a page: the page gives the commands that repeat whole tables."""
-    for option, value in options.items():
-        if value is not None:
-            raise InvalidParameter(f"'--page' writes whole tables. Got {option} too. Print a part of them with --show.")
-
-
-def _write_page(page: Path, names: list[str] | None, results: Path) -> None:
+def _write_page(page: Path, options: ReproduceOptions) -> None:
+    """Write the tables; a part of a table is refused, as the page gives the commands that repeat whole tables."""
     from polyformer.experiments import EXPERIMENTS
     from polyformer.experiments.page import results_pages
     from polyformer.experiments.records import Records
     from polyformer.files import reporting_io_errors, write_whole
 
-    pages = results_pages(Records(results), names or EXPERIMENTS, page.stem)
+    for option, value in {**options.restrictions, "--runs": options.runs, "--set": options.settings or None}.items():
+        if value is not None:
+            raise InvalidParameter(f"'--page' writes whole tables. Got {option} too. Print a part of them with --show.")
+    pages = results_pages(Records(options.results), options.names or EXPERIMENTS, page.stem)
     texts = {page: pages.page, page.with_name(f"{page.stem}-details.md"): pages.details}
     if pages.ranks is not None:
         texts[page.with_name(f"{page.stem}-ranks.svg")] = pages.ranks
@@ -199,25 +205,20 @@ def _read(series: list[Series], records: Records, runs: int | None) -> JobResult
 
 
 def _run(
-    display: Display,
-    series: list[Series],
-    records: Records,
-    runs: int | None,
-    workers: int | None,
-    budget: float | None,
-    data_root: Path | None,
+    series: list[Series], records: Records, options: ReproduceOptions, budget: float | None
 ) -> tuple[JobResults, bool]:
     """Do the missing runs and show progress; the second value says whether Ctrl-C ended them early."""
     from polyformer.experiments.runner import run_jobs
     from polyformer.machine import num_cores
 
-    count = workers or num_cores()
-    jobs = [job for entry in series for job in entry.jobs(runs)]
+    display = Display(json_only=True)
+    jobs = [job for entry in series for job in entry.jobs(options.runs)]
+    places: dict[str, Any] = {"workers": options.workers or num_cores(), "data_root": options.data_root}
     with (
         graceful_interrupt(display.say, lambda: "checkpoints stay; runs without one begin anew") as should_stop,
         display.reporter(should_stop=should_stop) as reporter,
     ):
-        outcome = run_jobs(jobs, records, workers=count, budget=budget, data_root=data_root, reporter=reporter)
+        outcome = run_jobs(jobs, records, budget=budget, reporter=reporter, **places)
     if outcome.busy:
         display.say(
             f"left alone: {len(outcome.busy)} runs that another process is still at; run the same command later"

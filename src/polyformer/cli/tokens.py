@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,74 +10,84 @@ import typer
 from polyformer.cli.cluster_options import RayAddress, on_ray
 from polyformer.cli.display import Display
 from polyformer.cli.node_choice import select_nodes
-from polyformer.cli.options import DataRoot, FeatureRun, JsonSummary, NodeSelection
+from polyformer.cli.options import DataRoot, FeatureRun, JsonSummary, NodeSelection, dataclass_options
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from polyformer.graph import Graph
+    from polyformer.operators import Operator
     from polyformer.propagation.engine import Engine
 
 __all__ = ["tokens"]
 
 
-def tokens(
-    data: Annotated[str, typer.Argument(metavar="DATASET|PATH", help="A data set or a graph directory.")],
-    out: Annotated[Path | None, typer.Option(help="The token directory to write.")] = None,
+@dataclass(frozen=True)
+class TokensOptions:
+    """Options of `polyformer tokens`."""
+
+    data: Annotated[str, typer.Argument(metavar="DATASET|PATH", help="A data set or a graph directory.")]
+    out: Annotated[Path | None, typer.Option(help="The token directory to write.")] = None
     update: Annotated[
         Path | None,
         typer.Option(
             metavar="TOKENS", help="Bring this token directory to the changed graph PATH instead of writing a new one."
         ),
-    ] = None,
+    ] = None
     tolerance: Annotated[
         float,
         typer.Option(
             help="With --update: leave out changes below this share of the tokens' size; a bound on the error is "
             "reported. 0 is exact."
         ),
-    ] = 0.0,
-    basis: Annotated[
-        str, typer.Option(help="See `polyformer bases`. A fixed basis is stored in Chebyshev form.")
-    ] = "chebyshev",
-    order: Annotated[int, typer.Option(help="K: every node gets the tokens g_0, …, g_K.")] = 10,
+    ] = 0.0
+    basis: Annotated[str, typer.Option(help="See `polyformer bases`. A fixed basis is stored in Chebyshev form.")] = (
+        "chebyshev"
+    )
+    order: Annotated[int, typer.Option(help="K: every node gets the tokens g_0, …, g_K.")] = 10
     self_loops: Annotated[
         bool, typer.Option("--self-loops", help="Propagate with A + I instead of the adjacency A.")
-    ] = False,
+    ] = False
     engine: Annotated[
         str,
         typer.Option(
             help="How tokens are computed. memory: in memory; disk: graphs larger than memory; "
             "ray: several machines share the work."
         ),
-    ] = "memory",
+    ] = "memory"
     memory: Annotated[
         str | None,
         typer.Option(
             help="Use at most this much memory, e.g. 8GiB; with --engine ray, in each task. "
             "[default: 80 % of free memory]"
         ),
-    ] = None,
-    address: RayAddress = None,
+    ] = None
+    address: RayAddress = None
     workers: Annotated[
         int | None,
         typer.Option(
             min=1,
             help="With --engine ray: number of tasks at a time. [default: one for each node, with all its CPUs]",
         ),
-    ] = None,
-    nodes: NodeSelection = "all",
+    ] = None
+    nodes: NodeSelection = "all"
     dtype: Annotated[
         str,
         typer.Option(help="float32; or float16, which takes half the disk and is refused if a token does not fit."),
-    ] = "float32",
+    ] = "float32"
     scale_features: Annotated[
         str,
         typer.Option(
             help="auto: put features of your own on a common scale, as train does; none: leave features as they are."
         ),
-    ] = "auto",
-    like: FeatureRun = None,
-    data_root: DataRoot = None,
-    json_only: JsonSummary = False,
-) -> None:
+    ] = "auto"
+    like: FeatureRun = None
+    data_root: DataRoot = None
+    json_only: JsonSummary = False
+
+
+@dataclass_options
+def tokens(options: TokensOptions) -> None:
     """Compute polynomial tokens g_k(P)X once and store them, row after row, for training.
 
     Stored tokens of a fixed basis serve every fixed basis and every lower order of the same operator:
@@ -96,71 +107,95 @@ def tokens(
 
     If the command is stopped at any moment, the same command continues where it stopped.
     """
-    from polyformer.bases import check_order, resolve_basis
-    from polyformer.datasets import load_source
-    from polyformer.durations import format_seconds
-    from polyformer.errors import InvalidData, InvalidParameter
-    from polyformer.feature_preparation import prepare_task
     from polyformer.machine import format_bytes
     from polyformer.operators import Operator
-    from polyformer.propagation.engine import ENGINES
-    from polyformer.runs.run import Run
     from polyformer.stores.blocks import TokenShape
     from polyformer.tokens import write_tokens
 
-    display = Display(json_only)
-    if update is not None:
-        _update(display, data, update, tolerance, _engine(engine, memory, address, workers))
+    display = Display(options.json_only)
+    if options.update is not None:
+        _update(display, options, options.update)
         return
-    if out is None:
-        raise InvalidParameter("'--out' must name the token directory to write, or '--update' one to bring up to date.")
-    fixed, order = resolve_basis(basis).fixed, check_order(order)
-    if scale_features not in ("auto", "none"):
-        raise InvalidParameter(f"'--scale-features' must be auto or none. Got '{scale_features}'.")
-    on_ray(engine, address, workers, ENGINES)  # refuses options that contradict each other before any data is read
-    with display.reporter() as reporter:
-        root = None if data_root is None else str(data_root)
-        if like is not None:
-            task = Run.open_model(like).task(data, root, reporter)
-        else:
-            task = load_source(data, root, reporter=reporter, applied=True)
-            task = prepare_task(task, scale_features, reporter)
-    graph = task.graph
-    if graph.features is None:
-        raise InvalidData(f"Tokens need node features and '{data}' has none. Choose a graph with features.")
-    selected_nodes = select_nodes(nodes, task.labels)
-    del task  # the labels of a task take as much memory as a feature column
-    runner, operator = _engine(engine, memory, address, workers), Operator(graph, self_loops)
-    shape = TokenShape(
-        graph.num_nodes if selected_nodes is None else len(selected_nodes), order, graph.num_features, dtype
-    )
+    out, order = _check(options), options.order
+    graph, nodes = _open_graph(display, options)
+    runner, operator = _engine(options), Operator(graph, options.self_loops)
+    num_rows = graph.num_nodes if nodes is None else len(nodes)
+    shape = TokenShape(num_rows, order, graph.num_features, options.dtype)
     start = time.monotonic()
     with runner.session():
-        cost = runner.cost(operator, order, graph.features, fixed)
         display.say(
-            f"{shape.num_rows:,} nodes × {order + 1} tokens × {graph.num_features:,} features: "
+            f"{num_rows:,} nodes × {order + 1} tokens × {graph.num_features:,} features: "
             f"{format_bytes(shape.bytes)} on disk, twice that until they are put together"
         )
-        tasks = "" if cost.tasks == 1 else f" in each of {cost.tasks} tasks at a time"
-        display.say(f"needs about {format_bytes(cost.memory)} of memory{tasks} and {format_seconds(cost.seconds)}")
+        display.say(_cost_line(runner, operator, options))
         work = len(graph.indices) * max(order, 1) * graph.num_features / 1e6
         with display.reporter(work=work, unit="million products") as reporter:
-            write_tokens(graph, out, basis, order, self_loops, selected_nodes, runner, reporter, dtype)
+            write_tokens(graph, out, options.basis, order, options.self_loops, nodes, runner, reporter, options.dtype)
     seconds = time.monotonic() - start
     display.say(f"written to {out} in {seconds:.1f} s")
     display.result(
-        {"out": str(out), "rows": shape.num_rows, "order": order, "bytes": shape.bytes, "seconds": round(seconds, 3)}
+        {"out": str(out), "rows": num_rows, "order": order, "bytes": shape.bytes, "seconds": round(seconds, 3)}
     )
 
 
-def _update(display: Display, data: str, directory: Path, tolerance: float, runner: Engine) -> None:
-    """Bring a token directory to a changed graph."""
-    from dataclasses import asdict
+def _check(options: TokensOptions) -> Path:
+    """Where tokens are to be written; options that are unknown or contradict each other are refused before any data
+    is read."""
+    from polyformer.bases import check_order, resolve_basis
+    from polyformer.errors import InvalidParameter
+    from polyformer.propagation.engine import ENGINES
 
+    if options.out is None:
+        raise InvalidParameter("'--out' must name the token directory to write, or '--update' one to bring up to date.")
+    resolve_basis(options.basis)
+    check_order(options.order)
+    if options.scale_features not in ("auto", "none"):
+        raise InvalidParameter(f"'--scale-features' must be auto or none. Got '{options.scale_features}'.")
+    on_ray(options.engine, options.address, options.workers, ENGINES)
+    return options.out
+
+
+def _open_graph(display: Display, options: TokensOptions) -> tuple[Graph, np.ndarray | None]:
+    """The graph with features that are ready for a model, and the nodes whose tokens are wanted; None for all.
+
+    The labels are left behind: they take as much memory as a feature column.
+    """
+    from polyformer.datasets import load_source
+    from polyformer.errors import InvalidData
+    from polyformer.feature_preparation import prepare_task
+    from polyformer.runs.run import Run
+
+    root = None if options.data_root is None else str(options.data_root)
+    with display.reporter() as reporter:
+        if options.like is not None:
+            task = Run.open_model(options.like).task(options.data, root, reporter)
+        else:
+            task = load_source(options.data, root, reporter=reporter, applied=True)
+            task = prepare_task(task, options.scale_features, reporter)
+    if task.graph.features is None:
+        raise InvalidData(f"Tokens need node features and '{options.data}' has none. Choose a graph with features.")
+    return task.graph, select_nodes(options.nodes, task.labels)
+
+
+def _cost_line(runner: Engine, operator: Operator, options: TokensOptions) -> str:
+    """What the engine expects to need."""
+    from polyformer.bases import resolve_basis
+    from polyformer.durations import format_seconds
+    from polyformer.machine import format_bytes
+
+    features = operator.graph.features
+    assert features is not None
+    cost = runner.cost(operator, options.order, features, resolve_basis(options.basis).fixed)
+    tasks = "" if cost.tasks == 1 else f" in each of {cost.tasks} tasks at a time"
+    return f"needs about {format_bytes(cost.memory)} of memory{tasks} and {format_seconds(cost.seconds)}"
+
+
+def _update(display: Display, options: TokensOptions, directory: Path) -> None:
+    """Bring a token directory to a changed graph."""
     from polyformer.tasks import Task
     from polyformer.updates.tokens import update_tokens
 
-    report = update_tokens(directory, Task.load(data).graph, tolerance, runner)
+    report = update_tokens(directory, Task.load(options.data).graph, options.tolerance, _engine(options))
     orders = ", ".join(f"{count:,}" for count in report.rows_touched)
     display.say(
         f"{directory}: all {report.rows_written:,} rows computed anew"
@@ -171,13 +206,13 @@ def _update(display: Display, data: str, directory: Path, tolerance: float, runn
     display.result({"tokens": str(directory), "error_bound": report.error_bound, **asdict(report)})
 
 
-def _engine(name: str, memory: str | None, address: str | None, workers: int | None) -> Engine:
+def _engine(options: TokensOptions) -> Engine:
     """The engine by name; the memory limit holds for this process, or for each task on Ray."""
     from polyformer.machine import parse_bytes, resident_bytes, usable_memory
     from polyformer.propagation.engine import ENGINES
     from polyformer.propagation.ray import RayEngine
 
-    bound = None if memory is None else parse_bytes(memory)
-    if name == "ray":
-        return RayEngine(bound, address, workers)
-    return ENGINES[name](usable_memory() if bound is None else max(0, bound - resident_bytes()))
+    bound = None if options.memory is None else parse_bytes(options.memory)
+    if options.engine == "ray":
+        return RayEngine(bound, options.address, options.workers)
+    return ENGINES[options.engine](usable_memory() if bound is None else max(0, bound - resident_bytes()))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +10,7 @@ import typer
 from polyformer.cli.cluster_options import Place, RayAddress, on_ray
 from polyformer.cli.display import Display
 from polyformer.cli.interrupt import graceful_interrupt
-from polyformer.cli.options import Basis, DataRoot, SelfLoops, options_from
+from polyformer.cli.options import Basis, DataRoot, SelfLoops, dataclass_options, options_from
 from polyformer.cli.train import read_settings
 from polyformer.durations import parse_seconds
 from polyformer.errors import Interrupted, InvalidParameter, OutOfResources
@@ -23,26 +23,27 @@ if TYPE_CHECKING:
 __all__ = ["tune"]
 
 
-@options_from(RunOptions, "given", only=("model", "protocol", "split"))
-def tune(
-    data: Annotated[str, typer.Argument(metavar="DATASET|PATH", help="A data set (`polyformer datasets`) or a graph.")],
-    given: dict[str, Any],
-    basis: Basis = None,
-    order: Annotated[int | None, typer.Option(help="Fix K instead of searching it.")] = None,
-    self_loops: SelfLoops = None,
+@dataclass(frozen=True)
+class TuneOptions:
+    """Options of `polyformer tune` beside those that it shares with `train`."""
+
+    data: Annotated[str, typer.Argument(metavar="DATASET|PATH", help="A data set (`polyformer datasets`) or a graph.")]
+    basis: Basis = None
+    order: Annotated[int | None, typer.Option(help="Fix K instead of searching it.")] = None
+    self_loops: SelfLoops = None
     trials: Annotated[
         int, typer.Option(min=1, help="Total number of finished trials, including those of earlier calls.")
-    ] = 100,
+    ] = 100
     study: Annotated[
         Path | None,
         typer.Option(
             help="The file of the study; an existing study is continued. [default: tuning/DATA-MODEL-BASIS.journal]"
         ),
-    ] = None,
+    ] = None
     out: Annotated[
         Path | None, typer.Option(help="The preset file that gets the best settings. [default: STUDY.csv]")
-    ] = None,
-    budget: Annotated[str | None, typer.Option(metavar="TIME", help="Stop after this time, e.g. 2h or 45min.")] = None,
+    ] = None
+    budget: Annotated[str | None, typer.Option(metavar="TIME", help="Stop after this time, e.g. 2h or 45min.")] = None
     workers: Annotated[
         int | None,
         typer.Option(
@@ -50,31 +51,35 @@ def tune(
             help="Number of trials at a time, each on one thread. "
             "[default: one for each core, or for each CPU of a cluster]",
         ),
-    ] = None,
-    engine: Place = "local",
-    address: RayAddress = None,
-    preset: Annotated[
-        str | None, typer.Option(help="Fix the settings of this preset instead of searching them.")
-    ] = None,
+    ] = None
+    engine: Place = "local"
+    address: RayAddress = None
+    preset: Annotated[str | None, typer.Option(help="Fix the settings of this preset instead of searching them.")] = (
+        None
+    )
     settings: Annotated[
         list[str],
         typer.Option(
             "--set", metavar="KEY=VALUE", help="Fix a setting instead of searching it; may be given more than once."
         ),
-    ] = [],
+    ] = field(default_factory=list)
     splits: Annotated[
         int,
         typer.Option(
             min=1,
             help="Number of splits, from --split on, whose mean score is searched: steadier with few validation nodes.",
         ),
-    ] = 1,
-    seed: Annotated[int, typer.Option(help="Seed for the search and for every training run.")] = 0,
-    data_root: DataRoot = None,
+    ] = 1
+    seed: Annotated[int, typer.Option(help="Seed for the search and for every training run.")] = 0
+    data_root: DataRoot = None
     json_only: Annotated[
         bool, typer.Option("--json", help="Print the best settings as JSON and nothing else on stdout.")
-    ] = False,
-) -> None:
+    ] = False
+
+
+@options_from(RunOptions, "given", only=("model", "protocol", "split"))
+@dataclass_options
+def tune(given: dict[str, Any], options: TuneOptions) -> None:
     """Search for the settings of a model that suit your data, by validation scores alone.
 
     The first trials are the default settings and the settings of presets for the data set, in any basis. Then TPE
@@ -95,29 +100,36 @@ def tune(
 
     - `polyformer tune /shared/my_graph --engine ray --address auto --study /shared/my_graph.journal`
     """
-    from polyformer.runs.places import place_of_data, place_of_preset
-    from polyformer.runs.request import RunRequest
-
-    display, spread = Display(json_only), on_ray(engine, address)
-    seconds = None if budget is None else parse_seconds(budget)
-    request = RunRequest(
-        **given,
-        data=place_of_data(data),
-        data_root=None if data_root is None else str(data_root.absolute()),
-        seed=seed,
-        preset=None if preset is None else place_of_preset(preset),
-        settings=read_settings(settings, basis, order, self_loops),
+    display, spread = Display(options.json_only), on_ray(options.engine, options.address)
+    seconds = None if options.budget is None else parse_seconds(options.budget)
+    request = _request(given, options)
+    journal = options.study if options.study is not None else _journal(request.data, request.model, options.basis)
+    preset_file = _preset_file(options.out, journal)
+    searched = _open_data(display, request, options.data, options.splits)
+    limits = {"trials": options.trials, "workers": options.workers, "budget": seconds}
+    best, interrupted = _search(
+        display, request, searched, journal, {**limits, "ray": spread, "address": options.address}
     )
-    journal = study if study is not None else _journal(request.data, request.model, basis)
-    preset_file = _preset_file(out, journal)
-    searched = _open_data(display, request, data, splits)
-    options = {"trials": trials, "workers": workers, "budget": seconds, "ray": spread, "address": address}
-    best, interrupted = _search(display, request, searched, journal, options)
     _conclude(display, request, searched, best, interrupted, preset_file)
-    display.say(f"next: polyformer train {data} --model {request.model} --preset {preset_file}")
+    display.say(f"next: polyformer train {options.data} --model {request.model} --preset {preset_file}")
     display.result({**asdict(best), "study": str(journal), "preset": str(preset_file)})
     if best.stopped and interrupted:
         raise Interrupted("The search was stopped; the same command goes on from here.")
+
+
+def _request(given: dict[str, Any], options: TuneOptions) -> RunRequest:
+    """The run that every trial repeats with other settings."""
+    from polyformer.runs.places import place_of_data, place_of_preset
+    from polyformer.runs.request import RunRequest
+
+    return RunRequest(
+        **given,
+        data=place_of_data(options.data),
+        data_root=None if options.data_root is None else str(options.data_root.absolute()),
+        seed=options.seed,
+        preset=None if options.preset is None else place_of_preset(options.preset),
+        settings=read_settings(options.settings, options.basis, options.order, options.self_loops),
+    )
 
 
 @dataclass(frozen=True)
