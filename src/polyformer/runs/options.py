@@ -12,7 +12,7 @@ from typing import Any
 from polyformer.machine import parse_bytes
 from polyformer.settings import setting
 
-__all__ = ["RunOptions"]
+__all__ = ["RunOptions", "absolute_path"]
 
 
 def absolute_path(text: str) -> str:

@@ -17,6 +17,7 @@ from polyformer.reporter import SILENT, Reporter
 from polyformer.runs.auto.candidates import AUTO
 from polyformer.runs.auto.search import execute_auto
 from polyformer.runs.execution import execute_run
+from polyformer.runs.options import absolute_path
 from polyformer.runs.places import place_of_data, place_of_preset, run_directory
 from polyformer.runs.request import RunRequest
 from polyformer.runs.run import Run
@@ -54,8 +55,7 @@ def train(
     opened, applied and continued later like any other; runs on the same object share that directory.
 
     Args:
-        data: name of a data set, path of a graph directory or of tables, a :class:`Task`, or a :class:`Graph`, which
-            needs ``labels``.
+        data: a data set's name, a path of a graph directory or of tables, a :class:`Task`, or a :class:`Graph`.
         model: name of the model, see ``polyformer models``; ``"auto"`` tries several and keeps the best.
         out: the run directory, which must not exist; a new one under ``runs/`` by default.
         labels: (N,) classes 0, 1, … with -1 for unlabelled, or real values with NaN for unlabelled; with a graph alone.
@@ -69,8 +69,7 @@ def train(
         data_root: where data files are looked for first.
         start_from: a run whose model, settings, scaling of features and weights are the first; ``model`` must be its.
         reporter: hears how far the work is, and can end it.
-        budget: with the model ``"auto"``, the time for all models together, in seconds or as ``"5m"``; 5 minutes by
-            default.
+        budget: time for all models together of ``"auto"``, in seconds or as ``"5m"``, which is the default.
         settings: any setting that ``polyformer models NAME`` lists, such as ``order=6`` or ``epochs=100``.
 
     Example:
@@ -81,33 +80,44 @@ def train(
         >>> run.predict().shape
         (60, 2)
     """
-    if labels is not None and not isinstance(data, Graph):
-        raise InvalidParameter(f"'labels' go with a Graph: {type(data).__name__} brings its own. Leave them out.")
-    if isinstance(split, Split) and not isinstance(data, Graph):
-        raise InvalidParameter("'split' must be the number of a split of the data. Got a Split. It goes with a Graph.")
-    task = _task(data, labels, split) if isinstance(data, Graph) else data
-    if isinstance(task, Task) and task.graph.published:  # features of data sets are used as they were published
-        settings = {"scale_features": "none", **settings}
-    name = task.name if isinstance(task, Task) else place_of_data(str(task))
-    request = RunRequest(
-        data=name,
-        model=model,
-        data_root=None if data_root is None else str(Path(data_root).resolve()),
-        protocol=protocol,
-        split=0 if isinstance(split, Split) else split,
-        seed=seed,
-        device=device,
-        preset=None if preset is None else place_of_preset(preset),
-        settings=settings,
-        tokens=None if tokens is None else str(Path(tokens).resolve()),
-        memory=memory,
-    )
-    if start_from is not None:
-        request = starting_from(request, Path(start_from), model)
-    with run_directory(None if out is None else Path(out), name, model) as place:
+    task = _named_or_task(data, labels, split)
+    own: dict[str, Any] = {"protocol": protocol, "seed": seed, "device": device, "memory": memory}
+    own |= _places(data_root, preset, tokens)
+    number = 0 if isinstance(split, Split) else split
+    request = _request(task, RunRequest(model=model, split=number, settings=settings, **own), start_from)
+    with run_directory(None if out is None else Path(out), request.data, model) as place:
         if isinstance(task, Task):
             return _train_on(task, request, place, reporter, budget)
         return _execute(request, place, reporter, budget)
+
+
+def _named_or_task(data: str | Path | Graph | Task, labels: Any, split: int | Split) -> str | Task:
+    """The name or path of the data, or a task that was given or is made from a graph and labels."""
+    if isinstance(data, Graph):
+        return _task(data, labels, split)
+    if labels is not None:
+        raise InvalidParameter(f"'labels' go with a Graph: {type(data).__name__} brings its own. Leave them out.")
+    if isinstance(split, Split):
+        raise InvalidParameter("'split' must be the number of a split of the data. Got a Split. It goes with a Graph.")
+    return data if isinstance(data, Task) else place_of_data(str(data))
+
+
+def _places(data_root: str | Path | None, preset: str | None, tokens: str | Path | None) -> dict[str, str]:
+    """Those of the three that were given, as paths that a run finds again from any folder."""
+    places = {} if preset is None else {"preset": place_of_preset(preset)}
+    folders = {"data_root": data_root, "tokens": tokens}
+    return places | {name: absolute_path(str(path)) for name, path in folders.items() if path is not None}
+
+
+def _request(task: str | Task, request: RunRequest, start_from: str | Path | None) -> RunRequest:
+    """The request with its data, and with what it takes over from the run that it starts from."""
+    if isinstance(task, Task):
+        # Features of data sets are used as they were published.
+        published = {"scale_features": "none"} if task.graph.published else {}
+        request = replace(request, data=task.name, settings=published | (request.settings or {}))
+    else:
+        request = replace(request, data=task)
+    return request if start_from is None else starting_from(request, Path(start_from), request.model)
 
 
 def _execute(request: RunRequest, place: Path, reporter: Reporter, budget: str | float | None) -> Run:

@@ -36,42 +36,47 @@ def make_hop(
     alpha, beta = (-1.0, 0.0) if k == 1 else (-2.0, -1.0)
     work, stored, log = arrays
     _, tokens, columns = work.shape
-    if is_available():
-        out = np.empty((len(target), columns), np.float32)
-        call(
-            "token_rows",
-            rows=len(target),
-            tokens=tokens,
-            columns=columns,
-            order=k,
-            target=target,
-            indptr=offsets,
-            source=source,
-            coefficient=coefficient,
-            diagonal=diagonal,
-            work=work,
-            stored=stored,
-            log=log,
-            alpha=alpha,
-            beta=beta,
-            out=out,
-            threads=1 if len(source) * columns < _NUMBERS_PER_THREAD else None,
-        )
-        return out
-    unique, column = np.unique(source, return_inverse=True)
-    values = np.empty((len(unique), columns))
+    if not is_available():
+        unique, column = np.unique(source, return_inverse=True)
+        matrix = sp.csr_matrix((coefficient, column, offsets), shape=(len(target), len(unique)))
+        own = work[target]
+        sums = matrix @ _neighbour_rows(k, unique, arrays, columns) + diagonal[:, None] * own[:, k - 1]
+        return np.asarray(alpha * sums + (beta * own[:, k - 2] if beta else 0.0), np.float32)
+    out = np.empty((len(target), columns), np.float32)
+    call(
+        "token_rows",
+        rows=len(target),
+        tokens=tokens,
+        columns=columns,
+        order=k,
+        target=target,
+        indptr=offsets,
+        source=source,
+        coefficient=coefficient,
+        diagonal=diagonal,
+        work=work,
+        stored=stored,
+        log=log,
+        alpha=alpha,
+        beta=beta,
+        out=out,
+        threads=1 if len(source) * columns < _NUMBERS_PER_THREAD else None,
+    )
+    return out
+
+
+def _neighbour_rows(
+    k: int, source: np.ndarray, arrays: tuple[np.ndarray, np.ndarray | None, np.ndarray | None], columns: int
+) -> np.ndarray:
+    """Tokens of order k - 1 of the neighbours that ``source`` names, as :func:`make_hop` describes it: (n, d)."""
+    values = np.empty((len(source), columns))
     for number, array in enumerate(arrays):
-        part = np.flatnonzero(unique & 3 == number)
+        part = np.flatnonzero(source & 3 == number)
         if array is None or len(part) == 0:
             continue
-        begin = (unique[part] >> 2) + (k - 1) * columns
+        begin = (source[part] >> 2) + (k - 1) * columns
         values[part] = array.reshape(-1)[begin[:, None] + np.arange(columns)]
-    matrix = sp.csr_matrix((coefficient, column, offsets), shape=(len(target), len(unique)))
-    own = work[target]
-    return np.asarray(
-        alpha * (matrix @ values + diagonal[:, None] * own[:, k - 1]) + (beta * own[:, k - 2] if beta else 0.0),
-        np.float32,
-    )
+    return values
 
 
 def inverse_root(degrees: np.ndarray) -> np.ndarray:

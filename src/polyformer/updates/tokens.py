@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,33 +72,40 @@ def update_tokens(
         graph = _scaled_alike(graph, stored)
         change = change_since(stored, graph)
         remove_leftovers(stored)
-        left_out = _left_out(stored, graph, tolerance)
         rms = root_mean_squares(stored)
-        memory = usable_memory() if runner.memory is None else runner.memory
-        most_rows = memory // (4 * 4 * math.prod(stored.layers.shape[1:]))
-        thresholds = token_thresholds(rms, tolerance)
-        maker = TokenRowMaker(graph, stored.layers, change, stored.self_loops, left_out, thresholds, most_rows)
         try:
-            maker.run()
+            update = _append_changed_rows(stored, graph, change, tolerance, runner, rms)
         except TouchedTooMuch:
             with reporting_io_errors("tokens", stored.directory):
                 replace_tokens(stored, graph, runner, reporter, rms)
             touched = (graph.num_nodes,) * stored.layers.shape[1]
-            zeros = (0.0,) * len(touched)
-            return TokenUpdate(touched, graph.num_nodes, zeros, tolerance, True, time.perf_counter() - began)
-        bounds = error_bounds(left_out, stored.layers.shape[1])
-        nodes = maker.nodes
-        left_nodes = np.flatnonzero(maker.touched_left)
-        layer = Layer(
-            _about(stored, graph, bounds, rms),
-            nodes,
-            maker.rows(nodes),
-            left_nodes,
-            np.zeros((0, stored.layers.shape[1]), np.float32) if left_out is None else left_out[left_nodes],
-        )
-        append_layer(stored.log_path, layer, stored.log_bytes)
-        fold(stored)
-    return TokenUpdate(tuple(maker.rows_touched), len(nodes), bounds, tolerance, False, time.perf_counter() - began)
+            update = TokenUpdate(touched, graph.num_nodes, (0.0,) * len(touched), tolerance, True, 0.0)
+    return replace(update, seconds=time.perf_counter() - began)
+
+
+def _append_changed_rows(
+    stored: StoredTokens, graph: Graph, change: GraphChange, tolerance: float, runner: Engine, rms: list[float]
+) -> TokenUpdate:
+    """Compute the rows that the change touched and append them to the log; too many of them are left to the caller."""
+    left_out = _left_out(stored, graph, tolerance)
+    memory = usable_memory() if runner.memory is None else runner.memory
+    most_rows = memory // (4 * 4 * math.prod(stored.layers.shape[1:]))
+    thresholds = token_thresholds(rms, tolerance)
+    maker = TokenRowMaker(graph, stored.layers, change, stored.self_loops, left_out, thresholds, most_rows)
+    maker.run()
+    bounds = error_bounds(left_out, stored.layers.shape[1])
+    nodes = maker.nodes
+    left_nodes = np.flatnonzero(maker.touched_left)
+    layer = Layer(
+        _about(stored, graph, bounds, rms),
+        nodes,
+        maker.rows(nodes),
+        left_nodes,
+        np.zeros((0, stored.layers.shape[1]), np.float32) if left_out is None else left_out[left_nodes],
+    )
+    append_layer(stored.log_path, layer, stored.log_bytes)
+    fold(stored)
+    return TokenUpdate(tuple(maker.rows_touched), len(nodes), bounds, tolerance, False, 0.0)
 
 
 def _open(directory: Path) -> StoredTokens:
