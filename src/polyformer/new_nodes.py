@@ -15,19 +15,19 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from polyformer.bases import FixedBasis
 from polyformer.errors import InvalidData, InvalidParameter
 from polyformer.feature_scaling import ScaledFeatures
 from polyformer.graph import Graph
 from polyformer.graph_changes import row_degrees
 from polyformer.graph_checks import check_features, check_weights, to_numpy
 from polyformer.models import NodeModel, Workload
-from polyformer.models.parts.token_model import TokenModel
+from polyformer.models.token_function import TokenFunction
 from polyformer.stores.directory import StoredTokens
 from polyformer.structure_features import structure_features
 from polyformer.tasks import Objective
 from polyformer.tokens import compute_tokens
 from polyformer.updates.bounds import root_mean_squares, token_thresholds
+from polyformer.updates.hop import inverse_root
 from polyformer.updates.token_rows import TokenRowMaker, TouchedTooMuch
 
 __all__ = ["MODES", "NewNodes"]
@@ -82,17 +82,19 @@ class NewNodes:
         with torch.no_grad():
             if "new nodes" not in model.capabilities:
                 return self._whole_pass(rows, pairs, values)
-            assert isinstance(model, TokenModel)
             made = self._frozen(rows, pairs, values) if mode == "frozen" else self._full(rows, pairs, values, tolerance)
             tokens = torch.from_numpy(made if self._mixing is None else self._mixing @ made)
-            return self.objective.scores(model.encode_tokens(tokens.to(next(model.parameters()).device)))
+            return self.objective.scores(self._function.outputs(tokens.to(next(model.parameters()).device)))
+
+    @cached_property
+    def _function(self) -> TokenFunction:
+        """The model as a function of tokens, which a model with the capability ``new nodes`` is."""
+        return self.model.on_tokens("of this run")
 
     @cached_property
     def _mixing(self) -> np.ndarray | None:
         """What mixes Chebyshev tokens into the model's basis; None where they are its basis."""
-        assert isinstance(self.model, TokenModel)
-        assert isinstance(self.model.basis, FixedBasis)
-        mixing = self.model.basis.mixing(self.model.order).astype(np.float32)
+        mixing = self._function.basis.mixing(self._function.order).astype(np.float32)
         return None if np.array_equal(mixing, np.eye(len(mixing))) else mixing
 
     def _rows(self, features: Any) -> np.ndarray:
@@ -139,9 +141,7 @@ class NewNodes:
 
     def _full(self, rows: np.ndarray, pairs: np.ndarray, weights: np.ndarray | None, tolerance: float) -> np.ndarray:
         """Chebyshev tokens (m, K+1, d) of new nodes whose neighbourhood feels them."""
-        model = self.model
-        assert isinstance(model, TokenModel)
-        larger = self._larger_graph(rows, pairs, weights)
+        larger, reads = self._larger_graph(rows, pairs, weights), self._function
         nodes = np.arange(self.graph.num_nodes, larger.num_nodes)
         if self.tokens is not None and not self.made_features and larger.unscaled.history:
             layers = self.tokens.layers
@@ -151,15 +151,14 @@ class NewNodes:
             maker = TokenRowMaker(larger, layers, change, self.tokens.self_loops, left_out, thresholds)
             try:
                 maker.run()
-                return maker.rows(nodes).astype(np.float32)[:, : model.order + 1]
+                return maker.rows(nodes).astype(np.float32)[:, : reads.order + 1]
             except TouchedTooMuch:
                 pass
-        return compute_tokens(larger, "chebyshev", model.order, model.settings.self_loops, nodes).numpy()
+        return compute_tokens(larger, "chebyshev", reads.order, reads.self_loops, nodes).numpy()
 
     def _frozen(self, rows: np.ndarray, pairs: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
         """Chebyshev tokens (m, K+1, d) of new nodes beside neighbours that stay as they are."""
-        model, first = self.model, self.graph.num_nodes
-        assert isinstance(model, TokenModel)
+        first, order = self.graph.num_nodes, self._function.order
         if self.made_features:
             made = self._larger_graph(rows, pairs, weights)
             assert made.features is not None
@@ -168,24 +167,24 @@ class NewNodes:
             scaled = self.graph.features.scaling.apply(rows)
         else:
             scaled = rows.astype(np.float32)
-        count, loop = len(rows), 1.0 if model.settings.self_loops else 0.0
+        count, loop = len(rows), 1.0 if self._function.self_loops else 0.0
         entries = _both_ways(pairs, weights, first)  # row, neighbour, weight
         degrees = np.bincount(entries[0], entries[2], count) + loop
-        scale = 1 / np.sqrt(np.where(degrees > 0, degrees, 1.0))
+        scale = inverse_root(degrees)
         old = entries[1] < first
         neighbours, place = np.unique(entries[1][old], return_inverse=True)
         stored = self._stored_tokens(neighbours)
         old_degrees = row_degrees(self.graph.indptr, self.graph.weights, neighbours) + loop
-        old_scale = 1 / np.sqrt(np.where(old_degrees > 0, old_degrees, 1.0))
+        old_scale = inverse_root(old_degrees)
         row, other, value = entries[0], entries[1], entries[2] * scale[entries[0]]
         from_old = _matrix(row[old], place, value[old] * old_scale[place], (count, len(neighbours)))
-        sums = (from_old @ stored.reshape(len(neighbours), -1)).reshape(count, model.order + 1, scaled.shape[1])
+        sums = (from_old @ stored.reshape(len(neighbours), -1)).reshape(count, order + 1, scaled.shape[1])
         fresh = other[~old] - first
         from_new = _matrix(row[~old], fresh, value[~old] * scale[fresh], (count, count)) if len(fresh) else None
         own = (loop * scale[:, None] ** 2).astype(np.float32)
         tokens = np.empty(sums.shape, np.float32)
         tokens[:, 0] = scaled
-        for k in range(1, model.order + 1):
+        for k in range(1, order + 1):
             last = tokens[:, k - 1]
             step = sums[:, k - 1] + own * last
             if from_new is not None:
@@ -195,13 +194,12 @@ class NewNodes:
 
     def _stored_tokens(self, nodes: np.ndarray) -> np.ndarray:
         """Chebyshev tokens of nodes of the graph: (n,) -> (n, K+1, d)."""
-        model = self.model
-        assert isinstance(model, TokenModel)
+        reads = self._function
         if self.tokens is not None:
-            return self.tokens.layers.take(nodes, model.order + 1).astype(np.float32, copy=False)
+            return self.tokens.layers.take(nodes, reads.order + 1).astype(np.float32, copy=False)
         if len(nodes) == 0:
-            return np.empty((0, model.order + 1, self.graph.num_features), np.float32)
-        return compute_tokens(self.graph, "chebyshev", model.order, model.settings.self_loops, nodes).numpy()
+            return np.empty((0, reads.order + 1, self.graph.num_features), np.float32)
+        return compute_tokens(self.graph, "chebyshev", reads.order, reads.self_loops, nodes).numpy()
 
 
 def _both_ways(pairs: np.ndarray, weights: np.ndarray | None, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -23,7 +23,7 @@ from polyformer.runs.config import write_estimator_config
 from polyformer.runs.preparation import choose_device
 from polyformer.runs.run import Run
 from polyformer.runs.saved_model import ModelCard
-from polyformer.splits import Split, hold_out
+from polyformer.splits import Split, has_label, hold_out
 from polyformer.tasks import Task, check_trainable, label_units
 from polyformer.tokens import check_nodes
 from polyformer.training.loop import Trainer, derive_seed
@@ -58,6 +58,10 @@ class NodeEstimator(ModelParameters):
         Args:
             unlabelled: some nodes may have no label.
         """
+
+    @abstractmethod
+    def predict(self, graph: Any = None, nodes: Any = None) -> np.ndarray:
+        """The class or the value of each node, (n,)."""
 
     @abstractmethod
     def _keep_classes(self, classes: np.ndarray | None) -> None:
@@ -141,7 +145,7 @@ class NodeEstimator(ModelParameters):
         val_nodes = check_nodes(val, count)
         train_nodes = check_nodes(train, count)
         if train_nodes is None:
-            labelled = np.flatnonzero(~np.isnan(labels) if labels.dtype.kind == "f" else labels >= 0)
+            labelled = np.flatnonzero(has_label(labels))
             train_nodes = labelled if val_nodes is None else np.setdiff1d(labelled, val_nodes)
         if len(train_nodes) == 0:
             raise InvalidData("'train' must name at least one node. Got none.")
@@ -179,14 +183,19 @@ class NodeEstimator(ModelParameters):
             raise InvalidParameter("The estimator was loaded without its graph. Pass graph=….")
         return self._graph
 
+    def _judge(self, metric: Callable[..., float], graph: Any, labels: Any, sample_weight: Any, nodes: Any) -> float:
+        """The metric of predictions on nodes with a label; see ``score`` for the arguments."""
+        self._fitted()
+        graph, nodes, known = self._judged_nodes(graph, labels, nodes)
+        return float(metric(known, self.predict(graph, nodes), sample_weight=sample_weight))
+
     def _judged_nodes(self, graph: Any, labels: Any, nodes: Any) -> tuple[Any, Any, np.ndarray]:
         """What to predict, graph and nodes, and the known labels of these nodes as they were given."""
         if not is_graph(graph):
             return graph, nodes, np.asarray(labels)
         array = np.asarray(labels)
         read = self._read_labels(labels, unlabelled=True).values
-        known = ~np.isnan(read) if read.dtype.kind == "f" else read >= 0
-        ids = np.flatnonzero(known) if nodes is None else read_node_ids(nodes, len(array))
+        ids = np.flatnonzero(has_label(read)) if nodes is None else read_node_ids(nodes, len(array))
         return graph, ids, array[ids]
 
     def _graphs(self) -> Iterator[Any]:

@@ -74,8 +74,7 @@ class PolyFormerClassifier(ClassifierMixin, FilterViews, NodeEstimator):
 
         See :mod:`polyformer.coverage`. It is refused where too few validation nodes were held out.
         """
-        wanted = self._fitted().card.coverage(coverage)
-        return wanted.sets(self._scores(graph, nodes))
+        return self._fitted().card.coverage(coverage).sets(self._scores(graph, nodes))
 
     def score(self, graph: Any, labels: Any, sample_weight: Any = None, *, nodes: Any = None) -> float:
         """Accuracy on nodes with a label.
@@ -86,9 +85,7 @@ class PolyFormerClassifier(ClassifierMixin, FilterViews, NodeEstimator):
         """
         from sklearn.metrics import accuracy_score
 
-        self._fitted()
-        graph, nodes, known = self._judged_nodes(graph, labels, nodes)
-        return float(accuracy_score(known, self.predict(graph, nodes), sample_weight=sample_weight))
+        return self._judge(accuracy_score, graph, labels, sample_weight, nodes)
 
     @property
     def threshold_(self) -> float | None:

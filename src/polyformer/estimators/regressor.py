@@ -45,8 +45,7 @@ class PolyFormerRegressor(RegressorMixin, FilterViews, NodeEstimator):
 
         See :mod:`polyformer.coverage`. It is refused where too few validation nodes were held out.
         """
-        wanted = self._fitted().card.coverage(coverage)
-        return wanted.intervals(self._scores(graph, nodes))
+        return self._fitted().card.coverage(coverage).intervals(self._scores(graph, nodes))
 
     def score(self, graph: Any, labels: Any, sample_weight: Any = None, *, nodes: Any = None) -> float:
         """R² on nodes with a label.
@@ -57,9 +56,7 @@ class PolyFormerRegressor(RegressorMixin, FilterViews, NodeEstimator):
         """
         from sklearn.metrics import r2_score
 
-        self._fitted()
-        graph, nodes, known = self._judged_nodes(graph, labels, nodes)
-        return float(r2_score(known, self.predict(graph, nodes), sample_weight=sample_weight))
+        return self._judge(r2_score, graph, labels, sample_weight, nodes)
 
     def _read_labels(self, labels: Any, unlabelled: bool) -> ReadLabels:
         return read_values(labels, unlabelled)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from polyformer.models.contract import evaluating, with_own_rates
-from polyformer.models.parts.token_model import TokenModel, TokenSettings
+from polyformer.models.parts.spectral_token_model import SpectralTokenModel
+from polyformer.models.parts.token_reader import TokenSettings
 from polyformer.nn.polyformer import PolyFormer
 from polyformer.parameter_checks import check_not_negative, check_rates
 from polyformer.settings import setting
@@ -49,7 +50,7 @@ class PolyFormerSettings(TokenSettings):
         check_not_negative(attention_weight_decay=self.attention_weight_decay)
 
 
-class PolyFormerModel(TokenModel):
+class PolyFormerModel(SpectralTokenModel):
     """PolyFormer: a transformer of node-wise polynomial filters over each node's tokens.
 
     See :class:`polyformer.nn.polyformer.PolyFormer`. The search space is the paper's, for large graphs too.

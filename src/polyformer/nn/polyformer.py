@@ -9,9 +9,10 @@ from typing import Self, cast
 from torch import Tensor, nn
 
 from polyformer.errors import FileCorrupt
-from polyformer.nn.functional import Dropout, add_dropout
+from polyformer.nn.functional import add_dropout
 from polyformer.nn.polyattn import PolyAttn
 from polyformer.nn.pretrained import read_pretrained
+from polyformer.nn.readout import read_out
 from polyformer.nn.thin_products import Factors, normalised_factors
 from polyformer.parameter_checks import check_dropout, check_positive
 
@@ -122,13 +123,7 @@ class PolyFormer(nn.Module):
         block = (hidden_channels, order, heads, ffn_channels, mlp_ratio, decay, activation, scale, attention_dropout)
         self.input = nn.Linear(in_channels, hidden_channels)
         self.blocks = nn.ModuleList(PolyFormerBlock(*block) for _ in range(num_layers))
-        self.readout = nn.Sequential(
-            Dropout(check_dropout("dropout", dropout)),
-            nn.Linear(hidden_channels, hidden_channels),
-            nn.ReLU(),
-            Dropout(dropout),
-            nn.Linear(hidden_channels, out_channels),
-        )
+        self.readout = read_out(hidden_channels, out_channels, dropout)
 
     @classmethod
     def from_pretrained(cls, directory: str | Path) -> Self:

@@ -19,7 +19,6 @@ from polyformer.files import read_npz, write_npz
 from polyformer.graph import Graph
 from polyformer.metrics import METRICS, predicted_classes
 from polyformer.models import NodeModel
-from polyformer.models.parts.token_model import TokenModel
 from polyformer.runs.prediction import predict_scores
 from polyformer.runs.run import Run
 from polyformer.runs.saved_model import ModelCard
@@ -131,16 +130,17 @@ def _measure(card: ModelCard, model: NodeModel, task: Task) -> tuple[np.ndarray,
     if task.splits and len(task.splits[0].val):
         val = task.splits[0].val
         score = METRICS[card.metric](scores[val], task.labels[val], card.threshold)
-    return scores, _moments(model, task.graph), score
+    return scores, _moments(card, model, task.graph), score
 
 
-def _moments(model: NodeModel, graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+def _moments(card: ModelCard, model: NodeModel, graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     alive = np.setdiff1d(np.arange(graph.num_nodes), graph.removed)
     nodes = alive[np.unique(np.linspace(0, len(alive) - 1, min(len(alive), _SAMPLE_NODES)).astype(np.int64))]
     basis: str | Basis = "chebyshev"
     order, loops = 0, False
-    if isinstance(model, TokenModel) and "update" in model.capabilities:
-        basis, order, loops = model.basis, model.order, model.settings.self_loops
+    if "update" in model.capabilities:
+        reads = model.on_tokens(card.model)
+        basis, order, loops = reads.basis, reads.order, reads.self_loops
     tokens = compute_tokens(graph, basis, order, loops, nodes).numpy().astype(np.float64)
     return tokens.mean(axis=0), tokens.std(axis=0)
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from polyformer.errors import InvalidData
 from polyformer.graph import Graph
 from polyformer.graph_changes import entries_of_rows
-from polyformer.splits import Split
+from polyformer.splits import Split, has_label
 from polyformer.tasks import Task
 
 __all__ = ["PARTS", "TaskChange", "change_task", "compact_task"]
@@ -76,7 +76,7 @@ def change_task(task: Task, change: TaskChange) -> Task:
     for node, label in change.labels.items():
         labels[node] = (np.nan if task.is_regression else -1) if label is None else label
     labels[change.remove_nodes] = np.nan if task.is_regression else -1
-    known = ~np.isnan(labels) if task.is_regression else labels >= 0
+    known = has_label(labels)
     splits = [_changed_split(split, change, known, task.graph.num_nodes) for split in task.splits]
     return replace(
         task,

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from polyformer.models.parts.token_model import TokenModel, TokenSettings
-from polyformer.nn.functional import Dropout
+from polyformer.models.parts.spectral_token_model import SpectralTokenModel
+from polyformer.models.parts.token_reader import TokenSettings
+from polyformer.nn.readout import read_out
 from polyformer.parameter_checks import check_dropout, check_positive
 from polyformer.settings import setting
 
@@ -29,7 +30,7 @@ class TokenFilterSettings(TokenSettings):
         check_dropout("dropout", self.dropout)
 
 
-class TokenFilterModel(TokenModel):
+class TokenFilterModel(SpectralTokenModel):
     """Linear on every token, a filter, then dropout - Linear - ReLU - dropout - Linear. A subclass writes the filter.
 
     The search space is the paper's for PolyAttn and UniFilter.
@@ -46,13 +47,7 @@ class TokenFilterModel(TokenModel):
         super().__init__(in_channels, out_channels, settings)
         hidden = settings.hidden_channels
         self.first = nn.Linear(in_channels, hidden)
-        self.readout = nn.Sequential(
-            Dropout(settings.dropout),
-            nn.Linear(hidden, hidden),
-            nn.ReLU(),
-            Dropout(settings.dropout),
-            nn.Linear(hidden, out_channels),
-        )
+        self.readout = read_out(hidden, out_channels, settings.dropout)
 
     @property
     def input(self) -> nn.Linear:
