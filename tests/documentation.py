@@ -12,16 +12,20 @@ _DOCS = Path(__file__).parents[1] / "docs"
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 
 
-def page(name: str) -> str:
-    """The text of a page."""
-    return (_DOCS / name).read_text(encoding="utf-8")
+def page(name: str, section: str | None = None) -> str:
+    """The text of a page, or of the section with this heading."""
+    text = (_DOCS / name).read_text(encoding="utf-8")
+    if section is None:
+        return text
+    [part] = [part for part in re.split(r"^## ", text, flags=re.MULTILINE) if part.startswith(f"{section}\n")]
+    return part
 
 
-def blocks(name: str) -> list[str]:
-    """The code blocks of a page, without their indentation."""
-    return [block for _, block in marked_blocks(name)]
+def blocks(name: str, section: str | None = None) -> list[str]:
+    """The code blocks of a page or of a section, without their indentation."""
+    return [block for _, block in marked_blocks(name, section)]
 
 
-def marked_blocks(name: str) -> list[tuple[str, str]]:
-    """The code blocks of a page with the languages that they are marked with."""
-    return [(language, textwrap.dedent(block)) for language, block in _BLOCK.findall(page(name))]
+def marked_blocks(name: str, section: str | None = None) -> list[tuple[str, str]]:
+    """The code blocks with the languages that they are marked with."""
+    return [(language, textwrap.dedent(block)) for language, block in _BLOCK.findall(page(name, section))]

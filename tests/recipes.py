@@ -14,7 +14,9 @@ import pytest
 from polyformer.registry import Registry
 from tests.documentation import blocks, page
 
-__all__ = ["BASIS", "MODEL", "Recipe"]
+__all__ = ["BASIS", "DATASET", "ENGINE", "MODEL", "PAGE", "Recipe", "write_module"]
+
+PAGE = "extending.md"
 
 _FILE = re.compile(r"Write `src/polyformer/(\w+)/(\w+\.py)`")
 _LINE = re.compile(r'`"([\w-]+)": "(polyformer\.[\w.]+:\w+)",`')
@@ -38,17 +40,25 @@ class Recipe:
         monkeypatch.setitem(table._entries, self.name, self.entry)
 
 
-def _type(name: str) -> Recipe:
-    """Do the steps of a page: write the file that it prints, and read the line that it adds."""
-    text = page(name)
-    [(package, file)], [(entry_name, entry)] = _FILE.findall(text), _LINE.findall(text)
-    [code] = [block for block in blocks(name) if f"class {entry.split(':')[1]}(" in block]
+def write_module(name: str, section: str) -> None:
+    """Write the file that a section of a page prints first, where its package finds it."""
+    [(package, file)] = _FILE.findall(page(name, section))
     folder = Path(_FOLDER.name, package)
-    folder.mkdir()
-    (folder / file).write_text(code, encoding="utf-8")
-    importlib.import_module(f"polyformer.{package}").__path__.append(str(folder))
+    folder.mkdir(exist_ok=True)
+    (folder / file).write_text(blocks(name, section)[0], encoding="utf-8")
+    paths = importlib.import_module(f"polyformer.{package}").__path__
+    if str(folder) not in paths:
+        paths.append(str(folder))
+
+
+def _type(name: str, section: str) -> Recipe:
+    """Do the steps of a section: write the file that it prints, and read the line that it adds."""
+    write_module(name, section)
+    [(entry_name, entry)] = _LINE.findall(page(name, section))
     return Recipe(entry_name, entry)
 
 
-BASIS = _type("../CONTRIBUTING.md")
-MODEL = _type("baselines.md")
+BASIS = _type("../CONTRIBUTING.md", "Add a basis in one file")
+MODEL = _type("baselines.md", "Add a model")
+DATASET = _type(PAGE, "Add a data set")
+ENGINE = _type(PAGE, "Add an engine")

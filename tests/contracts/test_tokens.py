@@ -19,6 +19,9 @@ from tests.oracles import dense_operator, exact_optimal, exact_tokens
 ALL_BASES = recipes.BASIS.added_to(BASES)
 """The table, and the basis that CONTRIBUTING.md tells a newcomer to add to it."""
 
+ALL_ENGINES = recipes.ENGINE.added_to(ENGINES)
+"""The table, and the engine that the page on extending tells a newcomer to add to it."""
+
 FIXED = [name for name in ALL_BASES if ALL_BASES[name].fixed]
 SPECS = [*FIXED, "jacobi:a=-0.5,b=2", "jacobi:a=0,b=0"]
 
@@ -26,6 +29,7 @@ SPECS = [*FIXED, "jacobi:a=-0.5,b=2", "jacobi:a=0,b=0"]
 @pytest.fixture(autouse=True)
 def _with_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     recipes.BASIS.register(BASES, monkeypatch)
+    recipes.ENGINE.register(ENGINES, monkeypatch)
 
 
 def relative_error(tokens: torch.Tensor, exact: np.ndarray) -> float:
@@ -173,7 +177,9 @@ def test_stored_tokens_equal_computed_ones(graph: Graph, basis: str, tmp_path) -
     assert torch.equal(stored[rows], stored[:][rows])
 
 
-@pytest.mark.parametrize("engine", [pytest.param(name, marks=[pytest.mark.ray] * (name == "ray")) for name in ENGINES])
+@pytest.mark.parametrize(
+    "engine", [pytest.param(name, marks=[pytest.mark.ray] * (name == "ray")) for name in ALL_ENGINES]
+)
 @pytest.mark.parametrize("basis", ["chebyshev", "optimal"])
 def test_engines_agree(graph: Graph, basis: str, engine: str, tmp_path, request) -> None:
     """Memory-mapped files give the same tokens: all nodes or some in any order, with and without self-loops."""

@@ -20,8 +20,8 @@ from polyformer.estimators import PolyFormerClassifier
 from polyformer.filters import frequency_grid
 from polyformer.graph import Graph
 from polyformer.operators import Operator
+from polyformer.reports import document, sections, write_report
 from polyformer.reports import outcome as found
-from polyformer.reports import write_report
 from polyformer.reports.comparison import _names
 from polyformer.reports.document import _template
 from polyformer.reports.explorer import explorer_data
@@ -34,7 +34,9 @@ from polyformer.runs.repeating import repeat_command
 from polyformer.runs.request import RunRequest
 from polyformer.splits import Split
 from polyformer.tasks import Task
+from tests import recipes
 from tests.cli.test_cli import BOARD, FAST, run
+from tests.documentation import blocks, page
 from tests.edits import plain_json
 
 SMALL = {"order": 3, "hidden_channels": 16, "heads": 4, "epochs": 2}
@@ -340,10 +342,39 @@ def test_compared_runs_have_the_shortest_names_that_tell_them_apart(tmp_path: Pa
     assert names("a/run", "a/run") == ["1: run", "2: run"]
 
 
-@pytest.mark.parametrize("name", SECTIONS)
+EXAMPLE = "classes"
+"""The section that the page on extending tells a newcomer to add."""
+
+
+@pytest.fixture
+def _with_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do the steps of the page: a function among the others, its line in the table, its template."""
+    steps = page(recipes.PAGE, "Add a section of the report")
+    assert f'`"{EXAMPLE}": _{EXAMPLE},`' in steps
+    assert f"templates/section_{EXAMPLE}.html`" in steps
+    function, template = blocks(recipes.PAGE, "Add a section of the report")
+    names = dict(vars(sections))
+    exec(function, names)
+    monkeypatch.setitem(SECTIONS, EXAMPLE, names[f"_{EXAMPLE}"])
+    monkeypatch.setattr(
+        document, "_template", lambda name: template if name == f"section_{EXAMPLE}.html" else _template(name)
+    )
+
+
+@pytest.mark.usefixtures("_with_the_recipe")
+@pytest.mark.parametrize("name", [*SECTIONS, EXAMPLE])
 def test_a_section_shows_all_that_it_computes(name: str, trained: Path) -> None:
     section = SECTIONS[name](gather(trained))
     assert section is not None
     templates = [f"section_{name}.html", f"section_{name}_after.html"]
-    text = "".join(_template(template) or "" for template in templates)
+    text = "".join(document._template(template) or "" for template in templates)
     assert [key for key in section.content if f"content.{key}" not in text] == []
+
+
+@pytest.mark.usefixtures("_with_the_recipe")
+def test_the_section_of_the_page_is_in_the_report(trained: Path, tmp_path: Path) -> None:
+    document.write_report(gather(trained), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    labels = load_dataset(BOARD).labels
+    assert "How common the classes are</h2>" in text
+    assert f"<li>mine: {int((labels == 1).sum())} nodes</li>" in text

@@ -16,7 +16,7 @@ from polyformer.propagation.estimates import seconds_of_hops
 from polyformer.propagation.kernel import FASTEST_WIDTH
 from polyformer.propagation.recurrences import Propagator, blocks_of, padded, part_of
 
-__all__ = ["MemoryEngine"]
+__all__ = ["MemoryEngine", "column_reader"]
 
 # The optimal basis needs K+3 float64 buffers instead of two float32: narrow blocks keep its memory as low as theirs.
 _OPTIMAL_WIDTH = 8
@@ -35,7 +35,7 @@ class MemoryEngine(Engine):
 
     def chebyshev(self, job: TokenJob) -> None:
         order, nodes = job.order, job.nodes
-        propagator, columns = Propagator(job.operator), _columns(job.features)
+        propagator, columns = Propagator(job.operator), column_reader(job.features)
         total = job.features.shape[1] * (order + 1)
         for block, width in blocks_of(job.out.missing(), FASTEST_WIDTH):
             used = block.stop - block.start
@@ -49,7 +49,7 @@ class MemoryEngine(Engine):
                     job.tell((block.start * (order + 1) + (k + 1) * used) / total)
 
     def optimal(self, job: TokenJob) -> None:
-        propagator, columns = Propagator(job.operator, np.float64), _columns(job.features)
+        propagator, columns = Propagator(job.operator, np.float64), column_reader(job.features)
         for block, width in blocks_of(job.out.missing(), _OPTIMAL_WIDTH):
             used = block.stop - block.start
             basis, recurrence = propagator.lanczos(padded(columns(block), width, np.float64), job.order)
@@ -61,7 +61,7 @@ class MemoryEngine(Engine):
             job.tell(block.stop / job.features.shape[1])
 
 
-def _columns(features: Features) -> Callable[[slice], np.ndarray]:
+def column_reader(features: Features) -> Callable[[slice], np.ndarray]:
     """A reader of dense column blocks; it sorts sparse features by column once, as a block then reads few entries."""
     if isinstance(features, ScaledFeatures):
         return features.columns
