@@ -58,8 +58,8 @@ def measure(folder: Path, size: Size, threads: int) -> dict[str, float]:
     from polyformer.graph import Graph
     from polyformer.machine import peak_memory, resident_bytes
     from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
+    from polyformer.objectives import OBJECTIVES
     from polyformer.splits import Split
-    from polyformer.tasks import OBJECTIVES
     from polyformer.tokens import compute_tokens
     from polyformer.training.loop import Trainer
     from polyformer.training.settings import TrainingSettings

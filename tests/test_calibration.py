@@ -23,9 +23,9 @@ from polyformer.evaluation import Judge
 from polyformer.files import read_tensors, write_tensors
 from polyformer.files.run_schemas import WEIGHTS
 from polyformer.metrics import METRICS
+from polyformer.objectives import OBJECTIVES
 from polyformer.runs.execution import execute_run
 from polyformer.runs.run import Run
-from polyformer.tasks import OBJECTIVES
 from tests.cli.test_cli import run
 from tests.training.runs import request
 

@@ -6,8 +6,9 @@ import torch
 
 from polyformer.errors import FileCorrupt, InvalidData
 from polyformer.graph import Graph
+from polyformer.objectives import OBJECTIVES
 from polyformer.splits import Split, hold_out, uniform_split
-from polyformer.tasks import OBJECTIVES, Task
+from polyformer.tasks import Task
 
 GRAPH = Graph([[0, 1, 2], [1, 2, 3]], np.eye(6), num_nodes=6)
 SPLIT = Split(np.array([0, 1]), np.array([2, 3]), np.array([4, 5]))

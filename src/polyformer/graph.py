@@ -14,16 +14,7 @@ import scipy.sparse as sp
 from polyformer.arrays import row_pieces
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
 from polyformer.feature_scaling import FeatureScaling, ScaledFeatures
-from polyformer.files import (
-    array_digest,
-    check_samples,
-    check_sealed,
-    map_npy,
-    new_directory,
-    read_npy,
-    write_npy,
-    write_sparse,
-)
+from polyformer.files import array_digest, new_directory
 from polyformer.graph_change_checks import change_arrays
 from polyformer.graph_changes import MOST_CHANGES, GraphChange
 from polyformer.graph_checks import (
@@ -40,18 +31,16 @@ from polyformer.graph_checks import (
 )
 from polyformer.graph_edges import symmetric_csr
 from polyformer.graph_files import (
-    check_stored_features,
+    GraphArrays,
     describe_arrays,
-    graph_file,
-    load_sparse,
     open_version,
+    read_arrays,
+    write_arrays,
     write_graph_manifest,
 )
 from polyformer.graph_journal import Journal
 
 __all__ = ["Graph"]
-
-_CSR = ("indptr", "indices")
 
 
 class Graph:
@@ -323,14 +312,7 @@ class Graph:
         """Write the arrays into ``folder``, features as scaled, and return the manifest that describes the arrays."""
         if isinstance(self.features, ScaledFeatures):
             return self.with_features(np.asarray(self.features)).write_arrays(folder)
-        write_npy(folder / "indptr.npy", self.indptr)
-        write_npy(folder / "indices.npy", self.indices)
-        if self.weights is not None:
-            write_npy(folder / "weights.npy", self.weights)
-        if isinstance(self.features, np.ndarray):
-            write_npy(folder / "features.npy", self.features)
-        elif self.features is not None:
-            write_sparse(folder / "features.npz", self.features)
+        write_arrays(folder, GraphArrays(self.indptr, self.indices, self.weights, self.features))
         sizes = (self.num_nodes, len(self.indices), self.num_features)
         return describe_arrays(folder, *sizes, self.structure_fingerprint, self.fingerprint)
 
@@ -350,25 +332,11 @@ class Graph:
     @classmethod
     def _load_version(cls, folder: Path, manifest: dict[str, Any], verify: bool) -> Graph:
         """Open the files that a manifest names."""
-        check_samples(folder, manifest.get("samples", {}))
-        check_sealed(folder, manifest.get("files", {}), whole=verify)
+        arrays = read_arrays(folder, manifest, verify)
         graph = cls.__new__(cls)
-        graph.manifest = manifest
-        graph.indptr, graph.indices = (map_npy(graph_file(folder, manifest, f"{name}.npy")) for name in _CSR)
-        graph.weights = map_npy(graph_file(folder, manifest, "weights.npy")) if manifest["weighted"] else None
-        kind = manifest["features"]
-        graph.features = (
-            None
-            if kind is None
-            else map_npy(graph_file(folder, manifest, "features.npy"))
-            if kind == "dense"
-            else load_sparse(graph_file(folder, manifest, "features.npz"))
-        )
-        if manifest.get("removed"):
-            graph.removed = read_npy(graph_file(folder, manifest, "removed.npy"))
-        if isinstance(graph.features, np.ndarray):
-            check_stored_features(graph_file(folder, manifest, "features.npy"), graph.features, verify)
-        _check_manifest(graph, manifest, folder)
+        graph.manifest, graph.removed = manifest, arrays.removed
+        graph.indptr, graph.indices = arrays.indptr, arrays.indices
+        graph.weights, graph.features = arrays.weights, arrays.features
         if verify and graph.fingerprint != manifest["fingerprint"]:
             raise FileCorrupt(
                 f"'{folder}' has changed since it was written: its content hash differs. Restore or make it again."
@@ -383,19 +351,3 @@ class Graph:
         return (
             f"Graph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, num_features={self.num_features}{weighted})"
         )
-
-
-def _check_manifest(graph: Graph, manifest: Mapping[str, Any], folder: Path) -> None:
-    try:
-        check_csr(graph.indptr, graph.indices, graph.weights, graph.features)
-    except InvalidData as error:
-        raise FileCorrupt(f"The graph directory '{folder}' is damaged. {error}") from None
-    for name, actual in (
-        ("num_nodes", graph.num_nodes),
-        ("num_entries", len(graph.indices)),
-        ("num_features", graph.num_features),
-    ):
-        if manifest[name] != actual:
-            raise FileCorrupt(
-                f"'{folder}' is damaged: its manifest says {name}={manifest[name]}, its arrays say {actual}."
-            )

@@ -1,8 +1,9 @@
-"""The files of a graph directory: their manifest, their names in each version, and checks of stored features."""
+"""The files of a graph directory: their manifest, their names in each version, and their arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,18 +11,34 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyformer.arrays import RowReader
-from polyformer.errors import FileCorrupt
-from polyformer.files import plain_name, read_json, read_sparse, reading, seal_files, write_json
+from polyformer.errors import FileCorrupt, InvalidData
+from polyformer.files import (
+    check_samples,
+    check_sealed,
+    map_npy,
+    plain_name,
+    read_json,
+    read_npy,
+    read_sparse,
+    reading,
+    seal_files,
+    write_json,
+    write_npy,
+    write_sparse,
+)
 from polyformer.files.data_schemas import GRAPH_MANIFEST
-from polyformer.graph_checks import validate_sparse
+from polyformer.graph_checks import Features, check_csr, validate_sparse
 
 __all__ = [
     "FORMAT",
+    "GraphArrays",
     "check_stored_features",
     "describe_arrays",
     "graph_file",
     "load_sparse",
     "open_version",
+    "read_arrays",
+    "write_arrays",
     "write_graph_manifest",
 ]
 
@@ -56,6 +73,71 @@ def open_version(folder: Path, open_files: Callable[[dict[str, Any]], Opened]) -
 def graph_file(folder: Path, manifest: Mapping[str, Any], name: str) -> Path:
     """The file of a graph directory that holds an array: an update writes a changed array under another name."""
     return folder / plain_name(manifest.get("names", {}).get(name, name), folder)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphArrays:
+    """The arrays of a graph as its directory holds them; see :class:`polyformer.graph.Graph`."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    weights: np.ndarray | None
+    features: Features | None
+    removed: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+def read_arrays(folder: Path, manifest: Mapping[str, Any], verify: bool) -> GraphArrays:
+    """Open the files that a manifest names, memory-mapped; refuse those that are damaged or swapped.
+
+    Args:
+        verify: read every byte.
+    """
+
+    def place(name: str) -> Path:
+        return graph_file(folder, manifest, name)
+
+    check_samples(folder, manifest.get("samples", {}))
+    check_sealed(folder, manifest.get("files", {}), whole=verify)
+    indptr, indices = map_npy(place("indptr.npy")), map_npy(place("indices.npy"))
+    weights = map_npy(place("weights.npy")) if manifest["weighted"] else None
+    features: Features | None = None
+    if manifest["features"] == "dense":
+        features = map_npy(place("features.npy"))
+        check_stored_features(place("features.npy"), features, verify)
+    elif manifest["features"] is not None:
+        features = load_sparse(place("features.npz"))
+    removed = read_npy(place("removed.npy")) if manifest.get("removed") else np.empty(0, np.int64)
+    arrays = GraphArrays(indptr, indices, weights, features, removed)
+    _check_manifest(arrays, manifest, folder)
+    return arrays
+
+
+def _check_manifest(arrays: GraphArrays, manifest: Mapping[str, Any], folder: Path) -> None:
+    try:
+        check_csr(arrays.indptr, arrays.indices, arrays.weights, arrays.features)
+    except InvalidData as error:
+        raise FileCorrupt(f"The graph directory '{folder}' is damaged. {error}") from None
+    for name, actual in (
+        ("num_nodes", len(arrays.indptr) - 1),
+        ("num_entries", len(arrays.indices)),
+        ("num_features", 0 if arrays.features is None else arrays.features.shape[1]),
+    ):
+        if manifest[name] != actual:
+            raise FileCorrupt(
+                f"'{folder}' is damaged: its manifest says {name}={manifest[name]}, its arrays say {actual}."
+            )
+
+
+def write_arrays(folder: Path, arrays: GraphArrays) -> None:
+    """Write one memory-mappable file for each array, and sparse features as one archive."""
+    write_npy(folder / "indptr.npy", arrays.indptr)
+    write_npy(folder / "indices.npy", arrays.indices)
+    if arrays.weights is not None:
+        write_npy(folder / "weights.npy", arrays.weights)
+    if isinstance(arrays.features, np.ndarray):
+        write_npy(folder / "features.npy", arrays.features)
+    elif arrays.features is not None:
+        write_sparse(folder / "features.npz", arrays.features)
 
 
 def describe_arrays(

@@ -22,9 +22,9 @@ from polyformer.graph_changes import row_degrees
 from polyformer.graph_checks import check_features, check_weights, to_numpy
 from polyformer.models import NodeModel, Workload
 from polyformer.models.token_function import TokenFunction
+from polyformer.objectives import Objective
 from polyformer.stores.directory import StoredTokens
 from polyformer.structure_features import structure_features
-from polyformer.tasks import Objective
 from polyformer.tokens import compute_tokens
 from polyformer.updates.bounds import root_mean_squares, token_thresholds
 from polyformer.updates.hop import inverse_root

@@ -14,7 +14,7 @@ import pytest
 
 from polyformer.datasets import load_dataset
 from polyformer.errors import OutOfResources
-from polyformer.formats import arrays
+from polyformer.formats import number_files
 from polyformer.importing import tables
 from polyformer.runs import execution
 from polyformer.runs import preparation as training
@@ -73,7 +73,7 @@ def test_ctrl_c_at_any_moment_is_one_sentence(event: str, name: str, verb: str, 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("reading", [tables.reading, arrays.reading])
+@pytest.mark.parametrize("reading", [tables.reading, number_files.reading])
 def test_what_arrow_makes_of_ctrl_c_is_no_damaged_file(reading: Any, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), reading(tmp_path / "nodes.csv"):
         raise pa.ArrowCancelled("Operation cancelled", 2)

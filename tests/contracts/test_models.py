@@ -16,13 +16,13 @@ from polyformer.errors import InvalidData, InvalidParameter, TrainingInterrupted
 from polyformer.graph import Graph
 from polyformer.models import MODELS, NodeModel, SpectralFilter, Workload
 from polyformer.models.parts.token_model import TokenModel
+from polyformer.objectives import Multiclass
 from polyformer.runs.execution import execute_run
 from polyformer.runs.prediction import predict_scores
 from polyformer.runs.request import RunRequest
 from polyformer.runs.run import Run
 from polyformer.settings import build_settings, split_settings
 from polyformer.splits import Split
-from polyformer.tasks import Multiclass
 from polyformer.tokens import write_tokens
 from polyformer.training.loop import Trainer
 from polyformer.training.settings import TrainingSettings

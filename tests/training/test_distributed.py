@@ -24,12 +24,13 @@ from polyformer.graph import Graph
 from polyformer.inputs import streamed_tokens
 from polyformer.models import MODELS
 from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
+from polyformer.objectives import Multiclass
 from polyformer.runs.execution import execute_run
 from polyformer.runs.request import RunRequest
 from polyformer.runs.run import Run
 from polyformer.settings import build_settings
 from polyformer.splits import Split
-from polyformer.tasks import Multiclass, Task
+from polyformer.tasks import Task
 from polyformer.training import loop
 from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.distributed import ALONE, ProcessGroup, Workers, owners

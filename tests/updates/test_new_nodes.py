@@ -15,10 +15,10 @@ from polyformer.feature_scaling import FeatureScaling
 from polyformer.graph import Graph
 from polyformer.models import MODELS
 from polyformer.new_nodes import NewNodes
+from polyformer.objectives import OBJECTIVES
 from polyformer.operators import Operator
 from polyformer.settings import split_settings
 from polyformer.stores.directory import StoredTokens
-from polyformer.tasks import OBJECTIVES
 from polyformer.tokens import compute_tokens, write_tokens
 from polyformer.updates import token_rows
 from tests.updates.random_changes import random_graph

@@ -11,8 +11,8 @@ from polyformer.datasets.base import Counts
 from polyformer.datasets.public_files import Contents, PublicDataset
 from polyformer.datasets.sources import RemoteFile
 from polyformer.errors import FileCorrupt
-from polyformer.formats.arrays import row_normalised
 from polyformer.formats.matrices import read_matrices
+from polyformer.formats.number_files import row_normalised
 from polyformer.graph import Graph
 
 __all__ = ["AMAZON_COMPUTERS", "AMAZON_PHOTO", "CS", "PHYSICS", "WORDNET", "SparseNpz"]

@@ -14,7 +14,7 @@ from polyformer.datasets.sources import RemoteFile
 from polyformer.errors import InvalidParameter
 from polyformer.files import GET_AGAIN, read_json, read_npz, reading
 from polyformer.files.data_schemas import SAINT_CLASSES, SAINT_ROLES
-from polyformer.formats.arrays import csr_from_arrays
+from polyformer.formats.number_files import csr_from_arrays
 from polyformer.graph import Graph
 from polyformer.reporter import SILENT, Reporter
 from polyformer.splits import Split

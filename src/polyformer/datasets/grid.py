@@ -13,7 +13,7 @@ from polyformer.datasets.image_fitting import OPTIONS, PROTOCOLS, Images, chosen
 from polyformer.datasets.public_files import Contents, PublicDataset, check_counts
 from polyformer.datasets.sources import RemoteFile
 from polyformer.files import GET_AGAIN, reading
-from polyformer.formats.arrays import read_mat
+from polyformer.formats.number_files import read_mat
 from polyformer.graph import Graph
 from polyformer.reporter import SILENT, Reporter
 from polyformer.tasks import Task

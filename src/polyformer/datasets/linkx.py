@@ -10,7 +10,7 @@ from polyformer.datasets.base import Counts
 from polyformer.datasets.public_files import Contents, PublicDataset
 from polyformer.datasets.sources import RemoteFile
 from polyformer.files import GET_AGAIN, reading
-from polyformer.formats.arrays import read_mat, read_number_table
+from polyformer.formats.number_files import read_mat, read_number_table
 from polyformer.formats.pickles import load_object_array
 from polyformer.graph import Graph
 from polyformer.splits import Split

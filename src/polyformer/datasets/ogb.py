@@ -9,7 +9,7 @@ import numpy as np
 from polyformer.datasets.base import Counts
 from polyformer.datasets.public_files import Contents, PublicDataset
 from polyformer.datasets.sources import RemoteFile
-from polyformer.formats.arrays import read_number_table
+from polyformer.formats.number_files import read_number_table
 from polyformer.graph import Graph
 from polyformer.splits import Split
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from polyformer.datasets.base import Counts
 from polyformer.datasets.public_files import Contents, PublicDataset
 from polyformer.datasets.sources import RemoteFile
-from polyformer.formats.arrays import row_normalised
+from polyformer.formats.number_files import row_normalised
 from polyformer.formats.planetoid import PARTS, read_planetoid
 from polyformer.graph import Graph
 

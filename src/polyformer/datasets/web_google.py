@@ -12,7 +12,7 @@ from polyformer.datasets.base import Counts
 from polyformer.datasets.public_files import Contents, PublicDataset
 from polyformer.datasets.sources import RemoteFile
 from polyformer.files import GET_AGAIN, read_npz, reading
-from polyformer.formats.arrays import csr_from_arrays
+from polyformer.formats.number_files import csr_from_arrays
 from polyformer.graph import Graph
 
 __all__ = ["WEB_GOOGLE", "BareGraph"]

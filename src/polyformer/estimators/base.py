@@ -18,13 +18,14 @@ from polyformer.estimators.trained import TrainedModel
 from polyformer.feature_preparation import prepare_task
 from polyformer.files import new_directory, reading
 from polyformer.graph import Graph
+from polyformer.objectives import label_units
 from polyformer.reporter import SILENT, Reporter
 from polyformer.runs.config import write_estimator_config
 from polyformer.runs.preparation import choose_device
 from polyformer.runs.run import Run
 from polyformer.runs.saved_model import ModelCard
 from polyformer.splits import Split, has_label, hold_out
-from polyformer.tasks import Task, check_trainable, label_units
+from polyformer.tasks import Task, check_trainable
 from polyformer.tokens import check_nodes
 from polyformer.training.loop import Trainer, derive_seed
 from polyformer.training.workload import workload_of

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 
 from polyformer.errors import FileCorrupt, InvalidData
 from polyformer.files import GET_AGAIN, read_npz, reading
-from polyformer.formats.arrays import csr_from_arrays
 from polyformer.formats.matlab import matlab_variables
+from polyformer.formats.number_files import csr_from_arrays
 
 __all__ = ["MAT_KEYS", "Matrices", "holds_matrices", "read_matlab", "read_matrices"]
 

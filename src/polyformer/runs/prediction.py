@@ -14,9 +14,9 @@ from polyformer.graph import Graph
 from polyformer.metrics import predicted_classes
 from polyformer.models import NodeModel, Workload
 from polyformer.models.walk import node_blocks
+from polyformer.objectives import Objective
 from polyformer.reporter import SILENT, Reporter
 from polyformer.table_writer import table_rows
-from polyformer.tasks import Objective
 
 __all__ = ["node_scores", "predict_blocks", "predict_scores", "write_predictions"]
 

@@ -10,6 +10,7 @@ import torch
 from polyformer.errors import FileCorrupt, InvalidParameter
 from polyformer.machine import usable_memory
 from polyformer.models import NodeModel
+from polyformer.objectives import label_units
 from polyformer.reporter import SILENT, Reporter
 from polyformer.runs.config import write_memory
 from polyformer.runs.data import load_task
@@ -19,7 +20,7 @@ from polyformer.runs.run import Run
 from polyformer.runs.saved_model import ModelCard
 from polyformer.runs.starting import load_start, with_start_units
 from polyformer.splits import Split
-from polyformer.tasks import Task, label_units
+from polyformer.tasks import Task
 from polyformer.training.distributed import ALONE, Workers
 from polyformer.training.loop import derive_seed
 from polyformer.training.settings import TrainingSettings

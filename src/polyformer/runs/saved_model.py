@@ -21,8 +21,9 @@ from polyformer.files.run_schemas import WEIGHTS as WEIGHTS_SCHEMA
 from polyformer.graph import Graph
 from polyformer.machine import require_memory
 from polyformer.models import MODELS, NodeModel
+from polyformer.objectives import OBJECTIVES, Objective
 from polyformer.settings import split_settings
-from polyformer.tasks import OBJECTIVES, Objective, Task
+from polyformer.tasks import Task
 from polyformer.training.settings import TrainingSettings
 
 __all__ = ["WEIGHTS", "ModelCard", "read_weights", "save_weights"]

@@ -17,9 +17,9 @@ from polyformer.errors import FileCorrupt, TrainingInterrupted
 from polyformer.evaluation import Judge
 from polyformer.machine import keeping_freed_memory
 from polyformer.models.contract import NodeModel
+from polyformer.objectives import Objective
 from polyformer.reporter import SILENT, EpochRecord, Reporter
 from polyformer.splits import Split
-from polyformer.tasks import Objective
 from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.distributed import ALONE, Workers
 from polyformer.training.early_stopping import EarlyStopping

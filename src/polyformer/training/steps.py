@@ -12,8 +12,8 @@ from torch import Tensor
 
 from polyformer.errors import InvalidParameter, TrainingDiverged
 from polyformer.models.contract import NodeModel
+from polyformer.objectives import Objective
 from polyformer.splits import Split
-from polyformer.tasks import Objective
 from polyformer.training.distributed import Workers
 from polyformer.training.settings import TrainingSettings
 from polyformer.training.workload import owned_nodes
