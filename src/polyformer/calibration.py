@@ -83,8 +83,8 @@ def split_validation(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     (3, 2, array([0, 1, 2, 3, 4]))
     """
     order = np.random.default_rng([seed, 20]).permutation(count)
-    held = min(count // 2, HELD_OUT_NODES)
-    return np.sort(order[held:]), np.sort(order[:held])
+    num_held_out = min(count // 2, HELD_OUT_NODES)
+    return np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
 
 
 def calibrate(scores: np.ndarray, labels: np.ndarray, judge: Judge, seed: int, seen: bool = False) -> Calibration:

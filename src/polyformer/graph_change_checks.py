@@ -54,18 +54,19 @@ def change_arrays(
         raise InvalidData(f"A graph can have at most 2^31 - 1 nodes. Got {total}.")
     ids, values = check_set_features(set_features, num_features, features)
     check_nodes_there(ids, num_nodes, "set_features", removed)
-    gone = _removed_nodes(remove_nodes, num_nodes, removed)
-    all_removed = np.union1d(removed, gone)
+    removed_now = _removed_nodes(remove_nodes, num_nodes, removed)
+    all_removed = np.union1d(removed, removed_now)
     pairs = check_pairs(remove_edges, num_nodes, "remove_edges", removed)
-    pairs = pairs[~np.isin(pairs, gone).any(axis=1)] if len(gone) else pairs  # these edges go with their node
+    if len(removed_now):  # edges of these nodes go with them
+        pairs = pairs[~np.isin(pairs, removed_now).any(axis=1)]
     added = check_pairs(add_edges, total, "add_edges", all_removed)
     if add_weights is not None and add_edges is None:
         raise InvalidData("'add_weights' must come with 'add_edges'. Got weights alone.")
     checked_weights = check_weights(add_weights, len(added))
-    structure = change_structure(indptr, indices, weights, new.shape[0], gone, pairs, added, checked_weights)
-    rows = np.union1d(ids, gone) if num_features else ids[:0]
+    structure = change_structure(indptr, indices, weights, new.shape[0], removed_now, pairs, added, checked_weights)
+    rows = np.union1d(ids, removed_now) if num_features else ids[:0]
     if features is not None and (len(rows) or new.shape[0]):
-        features = change_features(features, new, ids, values, gone)
+        features = change_features(features, new, ids, values, removed_now)
     return ChangedArrays(structure, features, rows, all_removed)
 
 
@@ -75,9 +76,9 @@ def _removed_nodes(nodes: Any, num_nodes: int, removed: np.ndarray) -> np.ndarra
     array = to_numpy(nodes, "remove_nodes")
     if array.size and (array.ndim != 1 or array.dtype.kind not in "iu"):
         raise InvalidData(f"'remove_nodes' must be a list of node ids. Got {array.dtype} of shape {array.shape}.")
-    gone = np.unique(array.astype(np.int64))
-    check_nodes_there(gone, num_nodes, "remove_nodes", removed)
-    return gone
+    ids = np.unique(array.astype(np.int64))
+    check_nodes_there(ids, num_nodes, "remove_nodes", removed)
+    return ids
 
 
 def change_features(features: Any, new: Any, rows: np.ndarray, values: Any, emptied: np.ndarray) -> Any:
@@ -125,9 +126,11 @@ def check_nodes_there(nodes: np.ndarray, num_nodes: int, name: str, removed: np.
     wrong = nodes[(nodes < 0) | (nodes >= num_nodes)]
     if len(wrong):
         raise InvalidData(f"'{name}' must name nodes 0..{num_nodes - 1}. Got {int(wrong[0])}. Add that node first.")
-    gone = nodes[np.isin(nodes, removed)] if len(removed) else nodes[:0]
-    if len(gone):
-        raise InvalidData(f"'{name}' names node {int(gone[0])}, which was removed. Leave it out, or add a new node.")
+    removed_before = nodes[np.isin(nodes, removed)] if len(removed) else nodes[:0]
+    if len(removed_before):
+        raise InvalidData(
+            f"'{name}' names node {int(removed_before[0])}, which was removed. Leave it out, or add a new node."
+        )
 
 
 def check_rows(rows: Any, num_features: int, like: Any, name: str) -> Any:

@@ -82,8 +82,10 @@ class NewNodes:
         with torch.no_grad():
             if "new nodes" not in model.capabilities:
                 return self._whole_pass(rows, pairs, values)
-            made = self._frozen(rows, pairs, values) if mode == "frozen" else self._full(rows, pairs, values, tolerance)
-            tokens = torch.from_numpy(made if self._mixing is None else self._mixing @ made)
+            chebyshev = (
+                self._frozen(rows, pairs, values) if mode == "frozen" else self._full(rows, pairs, values, tolerance)
+            )
+            tokens = torch.from_numpy(chebyshev if self._mixing is None else self._mixing @ chebyshev)
             return self.objective.scores(self._function.outputs(tokens.to(next(model.parameters()).device)))
 
     @cached_property
@@ -120,9 +122,9 @@ class NewNodes:
                 f"Every edge must have a new node, {self.graph.num_nodes} or above. Got {pairs[old[0]].tolist()}. "
                 f"Change the graph with: polyformer update."
             )
-        gone = np.flatnonzero(np.isin(pairs, self.graph.removed).any(axis=1)) if len(self.graph.removed) else old
-        if len(gone):
-            raise InvalidData(f"The edge {pairs[gone[0]].tolist()} names a node that was removed. Leave it out.")
+        of_removed = np.flatnonzero(np.isin(pairs, self.graph.removed).any(axis=1)) if len(self.graph.removed) else old
+        if len(of_removed):
+            raise InvalidData(f"The edge {pairs[of_removed[0]].tolist()} names a node that was removed. Leave it out.")
         return pairs, check_weights(weights, len(pairs))
 
     def _larger_graph(self, rows: np.ndarray, pairs: np.ndarray, weights: np.ndarray | None) -> Graph:
@@ -160,9 +162,9 @@ class NewNodes:
         """Chebyshev tokens (m, K+1, d) of new nodes beside neighbours that stay as they are."""
         first, order = self.graph.num_nodes, self._function.order
         if self.made_features:
-            made = self._larger_graph(rows, pairs, weights)
-            assert made.features is not None
-            scaled = np.asarray(made.features)[first:]
+            larger = self._larger_graph(rows, pairs, weights)
+            assert larger.features is not None
+            scaled = np.asarray(larger.features)[first:]
         elif isinstance(self.graph.features, ScaledFeatures):
             scaled = self.graph.features.scaling.apply(rows)
         else:

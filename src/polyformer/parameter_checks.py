@@ -61,10 +61,10 @@ def check_heads(heads: int, **widths: int) -> None:
             raise InvalidParameter(f"'heads' must divide {name}={width}. Got {heads}. Try {nearest}.")
 
 
-def nearest_divisor(width: int, wanted: int) -> int:
+def nearest_divisor(width: int, target: int) -> int:
     """The divisor of ``width`` that is nearest to ``wanted``.
 
     >>> nearest_divisor(64, 10)
     8
     """
-    return min((d for d in range(1, width + 1) if width % d == 0), key=lambda d: abs(d - wanted))
+    return min((d for d in range(1, width + 1) if width % d == 0), key=lambda d: abs(d - target))

@@ -23,9 +23,9 @@ def select_nodes(choice: str, labels: np.ndarray, removed: np.ndarray | None = N
     from polyformer.splits import has_label
     from polyformer.tokens import check_nodes
 
-    gone = np.empty(0, np.int64) if removed is None else removed
+    removed_nodes = np.empty(0, np.int64) if removed is None else removed
     if choice == "all":
-        return None if len(gone) == 0 else np.setdiff1d(np.arange(len(labels)), gone)
+        return None if len(removed_nodes) == 0 else np.setdiff1d(np.arange(len(labels)), removed_nodes)
     if choice == "labelled":
         node_numbers = np.flatnonzero(has_label(labels))
     elif Path(choice).is_file():
@@ -35,7 +35,7 @@ def select_nodes(choice: str, labels: np.ndarray, removed: np.ndarray | None = N
     ids = check_nodes(node_numbers, len(labels))
     if ids is not None and len(ids) == 0:
         raise InvalidParameter(f"'--nodes' must select at least one node. Got {choice}, which selects none.")
-    named = np.empty(0, np.int64) if ids is None else ids[np.isin(ids, gone)]
+    named = np.empty(0, np.int64) if ids is None else ids[np.isin(ids, removed_nodes)]
     if len(named):
         raise InvalidParameter(
             f"'{choice}' names node {int(named[0])}, which was removed from the graph. Leave it out."

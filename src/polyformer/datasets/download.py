@@ -70,16 +70,16 @@ def check_recorded(path: Path) -> None:
         )
 
 
-def extract(archive: Path, folder: Path, wanted: Collection[str], reporter: Reporter = SILENT) -> None:
-    """Unpack the ``wanted`` files (paths below the archive's one top folder) into ``folder``.
+def extract(archive: Path, folder: Path, paths: Collection[str], reporter: Reporter = SILENT) -> None:
+    """Unpack the files at ``paths``, which are below the archive's one top folder, into ``folder``.
 
     Raises:
-        FileCorrupt: not a zip file, damaged, without a wanted file, or with a member whose path leaves the folder.
+        FileCorrupt: not a zip file, damaged, without one of these files, or with a member whose path leaves the folder.
     """
     try:
         with zipfile.ZipFile(archive) as opened:
             members = {_inner_path(member, archive): member for member in opened.infolist() if not member.is_dir()}
-            for path in wanted:
+            for path in paths:
                 if path not in members:
                     raise FileCorrupt(f"The archive '{archive}' has no file '{path}'. Delete it to download it again.")
                 _check_space(members[path].file_size, folder, str(archive))

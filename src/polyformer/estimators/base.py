@@ -90,10 +90,10 @@ class NodeEstimator(ModelParameters):
             reporter: hears of every epoch, and can end the training.
         """
         settings, seed, device = self.settings, self._check_seed(), choose_device(self.device)
-        given, read, train, val = self._read_input(graph, labels, train, val)
+        read_graph, read, train, val = self._read_input(graph, labels, train, val)
         split = self._split(read, train, val, seed)
         metric = "" if settings["metric"] == "default" else settings["metric"]
-        task = Task("fit", given, read.values, [split], "given", metric, read.class_names)
+        task = Task("fit", read_graph, read.values, [split], "given", metric, read.class_names)
         task = prepare_task(task, settings["scale_features"])
         check_trainable(task, split)
         card, prepared = self._card(task, split, settings), task.graph

@@ -43,13 +43,13 @@ def matlab_variables(path: Path, names: list[str] | None = None) -> dict[str, An
     if data[124:126] in (b"\x00\x02", b"\x02\x00"):
         raise NotImplementedError("it is a MATLAB 7.3 file")
     order = "<" if data[126:128] == b"IM" else ">"
-    held: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     for kind, content in _elements(data[_HEADER:], order):
         for inner_kind, inner in [(kind, content)] if kind != _COMPRESSED else _unpacked(content, order):
             if inner_kind == _MATRIX:
                 name, value = _variable(inner, order, None if names is None else set(names))
-                held[name] = value
-    return held if names is None else {name: held[name] for name in names}
+                variables[name] = value
+    return variables if names is None else {name: variables[name] for name in names}
 
 
 def _unpacked(content: bytes, order: str) -> Iterator[tuple[int, bytes]]:
@@ -77,7 +77,7 @@ def _elements(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:
         at += step
 
 
-def _variable(data: bytes, order: str, wanted: set[str] | None, depth: int = 0) -> tuple[str, Any]:
+def _variable(data: bytes, order: str, names: set[str] | None, depth: int = 0) -> tuple[str, Any]:
     """Name and value of a variable; None as its value where it is not wanted."""
     parts = list(_elements(data, order))
     if len(parts) < 3 or len(parts[0][1]) < 8 or depth > _DEEPEST:
@@ -87,7 +87,7 @@ def _variable(data: bytes, order: str, wanted: set[str] | None, depth: int = 0) 
     name, form = parts[2][1].decode("latin1"), flags & 0xFF
     if any(size < 0 for size in shape) or len(shape) < 2:
         raise ValueError(f"'{name[:40]}' has the shape {shape}")
-    if depth == 0 and (wanted is None or name not in wanted):
+    if depth == 0 and (names is None or name not in names):
         return name, None
     if flags & 0x800:
         raise ValueError(f"'{name[:40]}' holds complex numbers")

@@ -74,14 +74,14 @@ def read_matrices(path: Path) -> Matrices:
         raise FileCorrupt(f"'{path}' cannot be read (it has no 'adj_indptr'). Get the file again.")
     features = arrays.get("attr_matrix") if matrices["attr"] is None else matrices["attr"]
     names = arrays.get("class_names")
-    held = {"adjacency": "adj_*", "features": None if features is None else "attr_*"}
-    held["labels"] = "labels" if "labels" in arrays else None
+    key_of_role = {"adjacency": "adj_*", "features": None if features is None else "attr_*"}
+    key_of_role["labels"] = "labels" if "labels" in arrays else None
     return Matrices(
         matrices["adj"],
         features,
         arrays.get("labels"),
         None if names is None else tuple(map(str, names)),
-        {role: key for role, key in held.items() if key is not None},
+        {role: key for role, key in key_of_role.items() if key is not None},
     )
 
 

@@ -52,27 +52,27 @@ def read_npz(path: Path, options: ImportOptions) -> Source:
                 f"test_masks, or hold adj_indptr … as in gnn-benchmark, or be a scipy sparse matrix. Its keys are: "
                 f"{keys}."
             )
-        held = {ours: archive[theirs] for ours, theirs in _NPZ_KEYS.items() if theirs in archive}
-    if held["edge_index"].ndim == 2 and held["edge_index"].shape[1] == 2:
-        held["edge_index"] = held["edge_index"].T
-    return _from_arrays("npz", path, held, _NPZ_KEYS, options)
+        arrays = {ours: archive[theirs] for ours, theirs in _NPZ_KEYS.items() if theirs in archive}
+    if arrays["edge_index"].ndim == 2 and arrays["edge_index"].shape[1] == 2:
+        arrays["edge_index"] = arrays["edge_index"].T
+    return _from_arrays("npz", path, arrays, _NPZ_KEYS, options)
 
 
 def read_pt(path: Path, options: ImportOptions) -> Source:
     """A PyTorch Geometric ``Data`` object, its ``to_dict()``, or the processed file of a one-graph data set."""
-    held = _unpack(_load_pt(path), path)
-    held["edge_weight"], note = pyg_weights(held.get("edge_weight"), held.get("edge_attr"))
+    contents = _unpack(_load_pt(path), path)
+    contents["edge_weight"], note = pyg_weights(contents.get("edge_weight"), contents.get("edge_attr"))
     keys = {name: name for name in (*_NPZ_KEYS, "edge_weight", "num_nodes")}
-    held = {name: value for name, value in held.items() if name in keys and value is not None}
-    if "edge_index" not in held:
+    contents = {name: value for name, value in contents.items() if name in keys and value is not None}
+    if "edge_index" not in contents:
         raise InvalidData(f"'{path}' holds no edge_index. Save a torch_geometric Data object or its to_dict().")
-    count = _node_count(held.pop("num_nodes", None), path)
-    for name, value in held.items():
+    count = _node_count(contents.pop("num_nodes", None), path)
+    for name, value in contents.items():
         if _is_expanded(value):
             raise InvalidData(
                 f"'{name}' of '{path}' repeats its numbers to the shape {tuple(value.shape)}. Save a clone of it."
             )
-    arrays = {name: value if _is_sparse(name, value) else to_numpy(value, name) for name, value in held.items()}
+    arrays = {name: value if _is_sparse(name, value) else to_numpy(value, name) for name, value in contents.items()}
     source = _from_arrays("PyTorch Geometric", path, arrays, keys, options, count)
     return replace(source, notes=(note,)) if note and options.weight_column != "" else source
 
@@ -156,16 +156,21 @@ def _unpack(content: Any, path: Path) -> dict[str, Any]:
 
 
 def _from_arrays(
-    kind: str, path: Path, held: dict[str, Any], keys: dict[str, str], options: ImportOptions, count: int | None = None
+    kind: str,
+    path: Path,
+    arrays: dict[str, Any],
+    keys: dict[str, str],
+    options: ImportOptions,
+    count: int | None = None,
 ) -> Source:
-    edge_index = held["edge_index"]
+    edge_index = arrays["edge_index"]
     if edge_index.ndim != 2 or edge_index.shape[0] != 2 or edge_index.dtype.kind not in "iu":
         raise InvalidData(
             f"'{keys['edge_index']}' of '{path}' must be pairs of integers. Got {edge_index.dtype} {edge_index.shape}."
         )
-    features = ArrayFeatures(held["x"]) if "x" in held and options.features != () else None
-    labels = _labels(held["y"], path, options) if "y" in held and options.label_column != "" else None
-    sizes = [int(held[name].shape[0]) for name in ("x", "y") if name in held and held[name].ndim]
+    features = ArrayFeatures(arrays["x"]) if "x" in arrays and options.features != () else None
+    labels = _labels(arrays["y"], path, options) if "y" in arrays and options.label_column != "" else None
+    sizes = [int(arrays[name].shape[0]) for name in ("x", "y") if name in arrays and arrays[name].ndim]
     if count is not None:
         check_claimed_nodes(count, source_bytes(path), str(path))
     num_nodes = count or (sizes[0] if sizes else options.num_nodes)
@@ -173,15 +178,15 @@ def _from_arrays(
         raise InvalidData(
             f"Features and labels of '{path}' must have one row per node. Got {sizes} for {num_nodes} nodes."
         )
-    weights = None if options.weight_column == "" else held.get("edge_weight")
+    weights = None if options.weight_column == "" else arrays.get("edge_weight")
     if weights is not None and weights.shape != (edge_index.shape[1],):
         raise InvalidData(
             f"'{path}' must have one edge_weight per edge. Got {weights.shape} for {edge_index.shape[1]}."
         )
     splits = None
-    if labels is not None and options.split_column != "" and "train_mask" in held:
-        splits = _splits(held, labels, num_nodes or 0, path)
-    matched = tuple(ColumnMatch(path.name, _ROLES[name], keys[name]) for name in _ROLES if name in held)
+    if labels is not None and options.split_column != "" and "train_mask" in arrays:
+        splits = _splits(arrays, labels, num_nodes or 0, path)
+    matched = tuple(ColumnMatch(path.name, _ROLES[name], keys[name]) for name in _ROLES if name in arrays)
     ids = None if num_nodes is None else DenseIds(num_nodes)
     edges = ArrayEdges(edge_index, weights, path.name)
     return Source(kind, path.stem, edges, ids, features, labels, splits, matched=matched)
@@ -207,10 +212,10 @@ def _labels(values: np.ndarray, path: Path, options: ImportOptions) -> Labels:
     return encode_labels(pa.array(values), options)
 
 
-def _splits(held: Mapping[str, np.ndarray], labels: Labels, num_nodes: int, path: Path) -> tuple[Split, ...]:
+def _splits(arrays: Mapping[str, np.ndarray], labels: Labels, num_nodes: int, path: Path) -> tuple[Split, ...]:
     parts = []
     for name in ("train_mask", "val_mask", "test_mask"):
-        mask = np.atleast_2d(held.get(name, np.zeros(num_nodes, bool)))
+        mask = np.atleast_2d(arrays.get(name, np.zeros(num_nodes, bool)))
         mask = mask.T if mask.shape[0] == num_nodes and mask.shape[1] != num_nodes else mask
         if mask.shape[1] != num_nodes or mask.dtype.kind not in "biu":
             raise InvalidData(

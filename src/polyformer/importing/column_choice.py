@@ -195,9 +195,9 @@ class ColumnChoice:
         if vectors and (column.kind == "vector" or column == Column(name)):  # earlier versions kept no kind
             return ListColumn(name, column.width)
         if not self._fits(column.kind, kind):
-            wanted = {"vector": f"vectors of {column.width}", "date": "dates"}.get(column.kind, "numbers")
+            expected = {"vector": f"vectors of {column.width}", "date": "dates"}.get(column.kind, "numbers")
             raise InvalidData(
-                f"The column '{name}' of '{self.table.name}' must hold {wanted}, as in training. "
+                f"The column '{name}' of '{self.table.name}' must hold {expected}, as in training. "
                 f"It holds {kind_words(kind)}."
             )
         missing = self._scans[name].missing
@@ -208,11 +208,11 @@ class ColumnChoice:
         return (DateColumn if column.kind == "date" else NumberColumn)(name, column.width, median, column.indicator)
 
     @staticmethod
-    def _fits(wanted: str, kind: Any) -> bool:
+    def _fits(expected_kind: str, kind: Any) -> bool:
         """Whether a column of this type can be read as the kind, numbers or dates, that it had in training."""
-        if wanted == "date":
+        if expected_kind == "date":
             return is_date(kind) or is_string(kind) or pa.types.is_null(kind)
-        return wanted == "number" and (is_number(kind) or pa.types.is_null(kind))
+        return expected_kind == "number" and (is_number(kind) or pa.types.is_null(kind))
 
     def _known_category(self, column: Column) -> CategoryColumn:
         assert column.categories is not None

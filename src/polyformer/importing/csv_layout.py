@@ -123,13 +123,13 @@ def check_head(head: bytes, layout: CsvLayout, path: Path, recognised: bool) -> 
 
 
 def _encoding_sentence(file: str, encoding: str, place: str, byte: int | None, recognised: bool) -> str:
-    held = "bytes that are no text" if byte is None else f"the byte 0x{byte:02x}"
+    content = "bytes that are no text" if byte is None else f"the byte 0x{byte:02x}"
     remedy = (
         "If an older Windows program wrote it, read it with: polyformer import --encoding latin-1"
         if recognised
         else "Name the encoding that it was written in with --encoding."
     )
-    return f"{file} is not written in {encoding.upper()}: {place} holds {held}. {remedy}"
+    return f"{file} is not written in {encoding.upper()}: {place} holds {content}. {remedy}"
 
 
 def _recognise_encoding(head: bytes, path: Path) -> str:

@@ -85,8 +85,8 @@ class TableEdges(EdgeReader):
         )
 
     def batches(self) -> Iterator[EdgeBatch]:
-        wanted = pa.int64() if self.kind == "integer" else pa.large_string()
-        types = dict.fromkeys(self.columns[:2], wanted) | dict.fromkeys(self.columns[2:], pa.float64())
+        id_type = pa.int64() if self.kind == "integer" else pa.large_string()
+        types = dict.fromkeys(self.columns[:2], id_type) | dict.fromkeys(self.columns[2:], pa.float64())
         start = 0
         for batch in self.table.batches(self.columns, types):
             source, target = (as_ids(batch.column(i), self.kind, start, self.columns[i], self.name) for i in range(2))
@@ -127,10 +127,10 @@ def as_ids(column: Any, kind: str, start: int, name: str, table: str) -> Any:
             return column.cast(pa.int64()).to_numpy(zero_copy_only=False)
         return column.cast(pa.large_string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        wanted = "integers" if kind == "integer" else "strings"
+        expected = "integers" if kind == "integer" else "strings"
         reason = " ".join(str(error).split())[:200]
         raise InvalidData(
-            f"The ids in the column '{name}' of '{table}' must be {wanted} ({reason}). "
+            f"The ids in the column '{name}' of '{table}' must be {expected} ({reason}). "
             f"Write them alike in both tables, or read all as text with --id-type string."
         ) from None
 

@@ -206,9 +206,9 @@ def open_source(
     if is_native(path):
         return Task.load(path)
     source = read_source(path, options)
-    held, ids = pour_edges(source, _Held, reporter)
-    ends = np.stack([np.concatenate([getattr(b, end) for b in held.batches]) for end in ("source", "target")])
-    weights = np.concatenate([b.weights for b in held.batches]) if source.edges.weighted else None
+    edges, ids = pour_edges(source, _Held, reporter)
+    ends = np.stack([np.concatenate([getattr(b, end) for b in edges.batches]) for end in ("source", "target")])
+    weights = np.concatenate([b.weights for b in edges.batches]) if source.edges.weighted else None
     features = None if source.features is None else source.features.whole()
     if features is not None and features.shape[0] != ids.num_nodes:
         raise InvalidData(f"There must be {ids.num_nodes:,} rows of features, one per node. Got {features.shape[0]:,}.")

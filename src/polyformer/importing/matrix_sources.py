@@ -104,27 +104,27 @@ _ROLES = {
 def _source(
     kind: str,
     path: Path,
-    held: Matrices,
+    matrices: Matrices,
     options: ImportOptions,
     splits: tuple[Split, ...] | None = None,
     name: str | None = None,
 ) -> Source:
-    matrix = held.adjacency.tocoo()
+    matrix = matrices.adjacency.tocoo()
     count = int(matrix.shape[0])
     if matrix.shape[0] != matrix.shape[1]:
         raise InvalidData(f"The adjacency matrix in '{path}' must be square. Got shape {matrix.shape}.")
     check_claimed_nodes(count, source_bytes(path), str(path))
     weights = None if options.weight_column == "" or np.all(matrix.data == 1) else matrix.data
     edges = ArrayEdges(np.stack([matrix.row, matrix.col]), weights, path.name)
-    features = None if held.features is None or options.features == () else ArrayFeatures(held.features)
-    labels = None if held.labels is None or options.label_column == "" else _labels(held, path, options)
+    features = None if matrices.features is None or options.features == () else ArrayFeatures(matrices.features)
+    labels = None if matrices.labels is None or options.label_column == "" else _labels(matrices, path, options)
     for what, rows in (
         ("features", None if features is None else features.values.shape[0]),
         ("labels", None if labels is None else len(labels.values)),
     ):
         if rows not in (None, count):
             raise InvalidData(f"'{path}' must hold {what} of {count:,} nodes, a row for each. Got {rows:,}.")
-    keys = held.keys or {"adjacency": f"{count} × {count}"}
+    keys = matrices.keys or {"adjacency": f"{count} × {count}"}
     matched = tuple(ColumnMatch(path.name, _ROLES[role], key) for role, key in keys.items())
     return Source(
         kind,
@@ -135,19 +135,19 @@ def _source(
         labels,
         splits if labels is not None else None,
         matched=matched,
-        notes=held.notes,
+        notes=matrices.notes,
     )
 
 
-def _labels(held: Matrices, path: Path, options: ImportOptions) -> Labels:
-    values: Any = held.labels
+def _labels(matrices: Matrices, path: Path, options: ImportOptions) -> Labels:
+    values: Any = matrices.labels
     if values.ndim != 1 or values.dtype.kind not in "biufU":
         raise InvalidData(
             f"Labels of '{path}' must be one class or number per node. Got {values.dtype} {values.shape}."
         )
     labels = encode_labels(pa.array(values), options)
-    if held.class_names is not None and labels.class_names is None and labels.values.dtype.kind == "i":
+    if matrices.class_names is not None and labels.class_names is None and labels.values.dtype.kind == "i":
         largest = int(labels.values.max(initial=-1))
-        if largest < len(held.class_names):
-            return replace(labels, class_names=held.class_names)
+        if largest < len(matrices.class_names):
+            return replace(labels, class_names=matrices.class_names)
     return labels

@@ -89,11 +89,11 @@ class NodeTable:
         if timed is not None:
             self.types |= ColumnChoice(self.table, self.options, [timed], None).types
             roles.append(timed)
-        held: dict[str, list[Any]] = {name: [] for name in roles}
+        parts_by_name: dict[str, list[Any]] = {name: [] for name in roles}
         rows = 0
         for batch in self.table.batches(list(dict.fromkeys([*roles, *choice.watched])), self.types):
             for name in roles:
-                held[name].append(batch.column(name))
+                parts_by_name[name].append(batch.column(name))
             choice.watch(batch)
             rows += batch.num_rows
         if rows == 0:
@@ -102,7 +102,7 @@ class NodeTable:
         self.preprocessing = tuple(choice.notes.lines())
         notes += self.preprocessing
         self.features = TableFeatures(self.table, columns, self.types) if columns else None
-        return {name: pa.concat_arrays([plain(part) for part in parts]) for name, parts in held.items()}
+        return {name: pa.concat_arrays([plain(part) for part in parts]) for name, parts in parts_by_name.items()}
 
     def _feature_names(self, roles: list[str]) -> list[str]:
         names = self.table.names

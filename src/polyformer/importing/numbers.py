@@ -53,8 +53,8 @@ def _days(values: Any) -> np.ndarray:
 
 def _digits(text: Any) -> np.ndarray:
     """Two digits of a time of day as a number; 0 if there are no digits."""
-    there = pc.if_else(pc.match_substring_regex(text, r"^\d\d$"), text, "0")
-    return np.asarray(there.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False))
+    two_digits = pc.if_else(pc.match_substring_regex(text, r"^\d\d$"), text, "0")
+    return np.asarray(two_digits.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False))
 
 
 class NumberScan:

@@ -141,11 +141,11 @@ def _advice_for_folder(folder: Path) -> str:
     whole = [place for place in inside if place.name.lower().endswith(_WHOLE_FILES)]
     if whole:
         return f"If '{whole[0].relative_to(folder)}' is the graph, name that file: '{whole[0]}'."
-    held = f"It holds: {', '.join(names[:10]) or 'nothing'}."
+    contents = f"It holds: {', '.join(names[:10]) or 'nothing'}."
     if any(name.lower().endswith(_TABLES) for name in names):
-        return f"{held} Name it with --edges."
+        return f"{contents} Name it with --edges."
     advice = next((f"Of '{name}': {text}" for name in names if (text := advice_for(name))), "Name it with --edges.")
-    return f"{held} {advice}"
+    return f"{contents} {advice}"
 
 
 def _placed(folder: Path, given: Path) -> Path:

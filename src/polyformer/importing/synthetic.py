@@ -86,17 +86,17 @@ class _Maker:
         self.options = options
         self.first = _community_bounds(options)
         self.stubs = np.empty(0, np.int64)
-        mean = wanted = 2 * options.edges / options.nodes
+        mean = target_mean = 2 * options.edges / options.nodes
         self._plan(mean)
         # Repeated edges and loops are dropped; a sample of rows tells how many, and more stubs replace them.
         for _ in range(_CORRECTIONS):
             lengths, _, planned = self._rows(0, min(options.nodes, _SAMPLE))
             kept = int(lengths.sum()) / max(planned, 1)
             reached = kept * int(self.stubs[-1]) / options.nodes
-            if abs(reached / wanted - 1) < 2e-3:
+            if abs(reached / target_mean - 1) < 2e-3:
                 break
-            mean *= wanted / max(reached, wanted / 2)
-            if mean > 4 * wanted:
+            mean *= target_mean / max(reached, target_mean / 2)
+            if mean > 4 * target_mean:
                 raise InvalidParameter(
                     f"'edges' of a synthetic graph must fit into its communities: {options.edges} are too many for "
                     f"{options.nodes} nodes in {options.classes} with homophily {options.homophily}. Lower one of them."

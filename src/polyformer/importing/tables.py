@@ -158,11 +158,11 @@ class CsvTable(Table):
     def batches(self, columns: Sequence[str], types: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         names = self.schema.names
         for path in self.paths:
-            wanted = list(columns)
+            column_names = list(columns)
             with (
                 reading(path),
-                self._explaining(path, names, wanted, types),
-                self._open(path, wanted, types) as reader,
+                self._explaining(path, names, column_names, types),
+                self._open(path, column_names, types) as reader,
             ):
                 yield from reader
 

@@ -200,8 +200,8 @@ class GOATModel(NodeModel):
 
     def _encode(self, nodes: Tensor) -> Tensor:
         device, rows = nodes.device, torch.from_numpy(bound(self._row)(nodes.cpu().numpy()))
-        wanted, position = torch.unique(self._members[rows], return_inverse=True)
-        hidden = self._hidden(wanted)  # (U, h)
+        members, position = torch.unique(self._members[rows], return_inverse=True)
+        hidden = self._hidden(members)  # (U, h)
         position, bias = position.to(device), self._bias[rows].to(device)
         here = hidden[position[:, 0]]  # (B, h)
         local = self.skip(here) + self._local(here, hidden, position, bias)

@@ -26,10 +26,10 @@ _LIBRARY = Path(__file__).parent / ("_kernel.dll" if os.name == "nt" else "_kern
 
 
 @cache
-def _native(wanted: str) -> dict[str, Function] | None:
-    if wanted not in ("auto", "native", "scipy"):
-        raise InvalidParameter(f"POLYFORMER_KERNEL must be auto, native or scipy. Got '{wanted}'.")
-    if wanted == "scipy":
+def _native(kernel: str) -> dict[str, Function] | None:
+    if kernel not in ("auto", "native", "scipy"):
+        raise InvalidParameter(f"POLYFORMER_KERNEL must be auto, native or scipy. Got '{kernel}'.")
+    if kernel == "scipy":
         return None
     reason = "is not built"
     if _LIBRARY.exists():
@@ -42,7 +42,7 @@ def _native(wanted: str) -> dict[str, Function] | None:
             reason = "was built by another version"
         except (OSError, AttributeError) as error:  # damaged, built elsewhere, or a library is missing
             reason = f"cannot be loaded ({' '.join(str(error).split())})"
-    if wanted == "native":
+    if kernel == "native":
         raise MissingDependency(f"The native kernel {reason}. Install a C++ compiler and reinstall polyformer.")
     _log.warning(
         "The native kernel %s, so scipy is used, several times slower; install a C++ compiler and reinstall.", reason

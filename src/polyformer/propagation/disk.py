@@ -70,10 +70,10 @@ class DiskEngine(Engine):
         # The memory that is left holds features of further blocks, so that their file is read less often.
         column_bytes = num_nodes * _itemsize(features)
         fitting = min(limit - needed, limit // 2) // column_bytes
-        held = min(num_columns, fitting // width * width)
-        if held <= width:
+        columns_in_memory = min(num_columns, fitting // width * width)
+        if columns_in_memory <= width:
             return BlockPlan(width, 0, chunk, needed)
-        return BlockPlan(width, held, chunk, needed + held * column_bytes)
+        return BlockPlan(width, columns_in_memory, chunk, needed + columns_in_memory * column_bytes)
 
     def chebyshev(self, job: TokenJob) -> None:
         r"""Deliver T_k(M) X by :math:`u_{k+1} = -2 S^2 (A + cI) u_k - u_{k-1}` on :math:`u_k = S\,T_k(M) x`."""

@@ -108,18 +108,20 @@ class RayEngine(Engine):
         def seconds(width: int) -> float:
             return rounds(width) * (seconds_of_hops(operator.graph, order, width, fixed, cpus) + reading)
 
-        held = PROCESS_BYTES + _held_bytes(features)
-        limit, most = self._limit(machines, cpus, held, widest)
+        base_bytes = PROCESS_BYTES + _held_bytes(features)
+        limit, most = self._limit(machines, cpus, base_bytes, widest)
         width = min((width for width in KERNEL_WIDTHS if width <= most), key=seconds)  # the widest of equals
         plan = DiskEngine(limit).plan(operator, order, features, fixed, min(width, columns))
-        return Layout(width, limit, plan.memory + held, cpus, tasks, rounds(width))
+        return Layout(width, limit, plan.memory + base_bytes, cpus, tasks, rounds(width))
 
-    def _limit(self, machines: Sequence[Node], cpus: int, held: int, widest: Callable[[int], int]) -> tuple[int, int]:
+    def _limit(
+        self, machines: Sequence[Node], cpus: int, base_bytes: int, widest: Callable[[int], int]
+    ) -> tuple[int, int]:
         """Bytes for the engine of a task, besides ``held``, and the widest block that fits into them."""
         fitting = [node for node in machines if node.cpus >= cpus]
 
         def capped(share: int) -> int:
-            return max(0, (share if self.memory is None else min(share, self.memory)) - held)
+            return max(0, (share if self.memory is None else min(share, self.memory)) - base_bytes)
 
         limit = capped(min(node.memory // (node.cpus // cpus) for node in fitting))
         try:
@@ -131,7 +133,7 @@ class RayEngine(Engine):
         except OutOfResources as error:
             raise OutOfResources(
                 f"{error} A node of the Ray cluster offers {format_bytes(most)}, of which a process takes "
-                f"{format_bytes(held)} to begin with."
+                f"{format_bytes(base_bytes)} to begin with."
             ) from None
 
     def chebyshev(self, job: TokenJob) -> None:

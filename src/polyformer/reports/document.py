@@ -30,8 +30,8 @@ def write_report(findings: Findings, path: Path) -> int:
     can be computed and not shown.
     """
     check_extra()
-    given = {name: section(findings) for name, section in SECTIONS.items()}
-    sections = {name: content for name, content in given.items() if content is not None}
+    all_sections = {name: section(findings) for name, section in SECTIONS.items()}
+    sections = {name: content for name, content in all_sections.items() if content is not None}
     figures = {name: figure for content in sections.values() for name, figure in content.figures.items()}
     run, outcome = findings.run, findings.outcome
     context = {

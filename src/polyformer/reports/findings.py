@@ -86,9 +86,12 @@ def _notes(run: Run) -> list[str]:
             f"The run is not finished: there is no test score yet. Continue it with polyformer train --resume --out "
             f"{shlex.quote(str(run.path))}"
         )
-    made, here = run.versions.get("polyformer"), versions()["polyformer"]
-    if made != here:
-        notes.append(f"The run was made by polyformer {made}, this report by {here}: numbers may differ in rounding.")
+    run_version, own_version = run.versions.get("polyformer"), versions()["polyformer"]
+    if run_version != own_version:
+        notes.append(
+            f"The run was made by polyformer {run_version}, this report by {own_version}: numbers may differ in "
+            f"rounding."
+        )
     return notes
 
 

@@ -245,10 +245,10 @@ class _Plot:
 
     def _names(self, traces: Sequence[Any]) -> Iterator[str]:
         """Names beside markers, each where it covers nothing if there is such a place."""
-        taken: list[Box] = []
+        occupied: list[Box] = []
         for trace in traces:
             for (x, y), size in zip(self.points(trace), _sizes(trace), strict=True):
-                taken.append((x - size / 2, y - size / 2, x + size / 2, y + size / 2))
+                occupied.append((x - size / 2, y - size / 2, x + size / 2, y + size / 2))
         for trace in traces:
             if trace.text is None:
                 continue
@@ -257,15 +257,15 @@ class _Plot:
                 width, away = _text_width(name, _SIZE), size / 2 + 5
                 spots = [(x + away, y + 4), (x - away - width, y + 4), (x - width / 2, y - away)]
                 spots += [(x - width / 2, y + away + 9), (x + away * 0.7, y - away * 0.7), (x + away * 0.7, y + away)]
-                best = min(spots, key=lambda spot: self._overlap(_text_box(spot, width), taken))
-                taken.append(_text_box(best, width))
+                best = min(spots, key=lambda spot: self._overlap(_text_box(spot, width), occupied))
+                occupied.append(_text_box(best, width))
                 yield _text(*best, name)
 
-    def _overlap(self, box: Box, taken: Sequence[Box]) -> float:
+    def _overlap(self, box: Box, occupied: Sequence[Box]) -> float:
         """Area that the box shares with others or has outside the frame."""
         left, top, right, bottom = self.frame
         area = (box[2] - box[0]) * (box[3] - box[1])
-        return sum(_shared(box, other) for other in taken) + 2 * (area - _shared(box, (left, top, right, bottom)))
+        return sum(_shared(box, other) for other in occupied) + 2 * (area - _shared(box, (left, top, right, bottom)))
 
 
 def _text_box(spot: tuple[float, float], width: float) -> Box:

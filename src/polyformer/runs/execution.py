@@ -77,9 +77,9 @@ def execute_run(
 class _Execution:
     """One process's part in a run whose directory is there."""
 
-    def __init__(self, run: Run, material: Material, asked: RunRequest, reporter: Reporter, workers: Workers) -> None:
+    def __init__(self, run: Run, material: Material, request: RunRequest, reporter: Reporter, workers: Workers) -> None:
         self.run, self.material, self.reporter, self.workers = run, material, reporter, workers
-        self.request = replace(asked, memory=workers.first(lambda: Run(run.path).config["memory"]))
+        self.request = replace(request, memory=workers.first(lambda: Run(run.path).config["memory"]))
 
     def bind(self) -> dict[str, float]:
         """Prepare the model for its data; what is kept on disk is computed once. Returns the seconds that it took."""

@@ -85,8 +85,8 @@ class DataFacts:
             f"{count:,} {name if count != 1 else name[:-1]}"
             for name, count in (("nodes", self.nodes), ("edges", self.edges), ("features", self.features))
         ]
-        asked = f"{self.classes} classes" if self.classes else "real values to predict"
-        return f"{self.name}: {', '.join([*counts, asked])}"
+        labels = f"{self.classes} classes" if self.classes else "real values to predict"
+        return f"{self.name}: {', '.join([*counts, labels])}"
 
     def differs(self, before: DataFacts) -> bool:
         """Whether the data is not what it was when ``before`` was written."""

@@ -239,9 +239,9 @@ class Run:
             graph: another graph with the same features; the run's own data by default.
         """
         card, model = self.load()
-        wanted = card.coverage(coverage)
+        calibrated = card.coverage(coverage)
         scores = predict_nodes(self.path, card, model, self._graph(graph, reporter), nodes, reporter)
-        return wanted.intervals(scores[:, None]) if wanted.of_values else wanted.sets(scores)
+        return calibrated.intervals(scores[:, None]) if calibrated.of_values else calibrated.sets(scores)
 
     def predict_new(
         self,

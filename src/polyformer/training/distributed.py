@@ -118,9 +118,9 @@ class ProcessGroup(Workers):
         return self.total(float(flag)) > 0
 
     def first(self, work: Callable[[], Value]) -> Value:
-        told: list[Any] = [_Answer.of(work) if self.rank == 0 else None]
-        dist.broadcast_object_list(told)
-        outcome: _Answer[Value] = told[0]
+        answers: list[Any] = [_Answer.of(work) if self.rank == 0 else None]
+        dist.broadcast_object_list(answers)
+        outcome: _Answer[Value] = answers[0]
         return outcome.get()
 
     def each(self, work: Callable[[], Value]) -> Value:

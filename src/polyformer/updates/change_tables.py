@@ -76,8 +76,8 @@ class _Reader:
         self.options = ImportOptions(
             id_type=self.kind, label_column="", split_column="", columns=task.columns, missing="fill"
         )
-        made = are_structural(task.columns)
-        self.num_features, self.columns = (0, ()) if made else (task.graph.num_features, task.columns)
+        structural = are_structural(task.columns)
+        self.num_features, self.columns = (0, ()) if structural else (task.graph.num_features, task.columns)
         self.classes = None if task.class_names is None else list(task.class_names)
 
     def read(self, tables: list[tuple[str, Table]]) -> TaskChange:
@@ -108,9 +108,9 @@ class _Reader:
                 f"'{table.name}' {what} the node '{name}' (row {int(unknown[0]) + 1}), which is not in the graph. "
                 f"Add it first, or correct the id."
             )
-        gone = np.flatnonzero(np.isin(numbers, self.change.remove_nodes))
-        if len(gone) and what != "removes":
-            name = _plain(ids[int(gone[0])])
+        of_removed = np.flatnonzero(np.isin(numbers, self.change.remove_nodes))
+        if len(of_removed) and what != "removes":
+            name = _plain(ids[int(of_removed[0])])
             raise InvalidData(f"'{table.name}' {what} the node '{name}', which the same change removes. Leave one out.")
         return numbers
 
@@ -122,12 +122,13 @@ class _Reader:
     def _add_nodes(self, table: Table) -> None:
         graph = self.task.graph
         nodes, ids = self._node_table(table, self.columns if self.num_features else ())
-        there = np.flatnonzero(self._find(ids) >= 0)
-        there = there[~np.isin(self._find(ids)[there], self.change.remove_nodes)]
-        if len(there):
+        known_rows = np.flatnonzero(self._find(ids) >= 0)
+        known_rows = known_rows[~np.isin(self._find(ids)[known_rows], self.change.remove_nodes)]
+        if len(known_rows):
+            row = int(known_rows[0])
             raise InvalidData(
-                f"'{table.name}' adds the node '{_plain(ids[int(there[0])])}' (row {int(there[0]) + 1}), which is in "
-                f"the graph already. Use the action change for other features or labels."
+                f"'{table.name}' adds the node '{_plain(ids[row])}' (row {row + 1}), which is in the graph already. "
+                f"Use the action change for other features or labels."
             )
         self.change.add_features = self._features(nodes, len(ids), table)
         self.change.new_ids = [_plain(value) for value in ids]

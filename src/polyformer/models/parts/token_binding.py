@@ -134,8 +134,8 @@ def _chosen_route(needs: TokenNeeds) -> str:
     workload = needs.workload
     if needs.route not in ("auto", "projected"):
         return needs.route
-    given = workload.tokens is not None or workload.share is not None
-    if needs.route == "auto" and (given or not isinstance(needs.basis, FixedBasis)):
+    has_source = workload.tokens is not None or workload.share is not None
+    if needs.route == "auto" and (has_source or not isinstance(needs.basis, FixedBasis)):
         return "stored"
     cheaper_route, costs = choose_route(
         needs.operator,
@@ -194,22 +194,24 @@ def open_fitting(directory: Path, needs: TokenNeeds) -> StoredTokens:
             f"The operator of the tokens in '{directory}' {has} self-loops, but the model wants {wants}. "
             f"Use --{'' if stored.self_loops else 'no-'}self-loops, or make the tokens again."
         )
-    wanted = needs.workload.nodes
-    if wanted is None and stored.nodes is not None:
-        wanted = np.arange(needs.graph.num_nodes)
-    if wanted is not None:
-        RowIndex(stored.nodes, len(stored), f"'{directory}'")(wanted)
+    nodes = needs.workload.nodes
+    if nodes is None and stored.nodes is not None:
+        nodes = np.arange(needs.graph.num_nodes)
+    if nodes is not None:
+        RowIndex(stored.nodes, len(stored), f"'{directory}'")(nodes)
     return stored
 
 
 def _refuse_scaling(directory: Path, stored: StoredTokens, needs: TokenNeeds) -> None:
     """Refuse tokens of this graph whose features were scaled in another way; the sentence names the command."""
-    made, wanted = stored.manifest.get("scaling") is not None, needs.graph.scaling is not None
-    words = "otherwise scaled" if made and wanted else "scaled" if made else "unscaled"
-    option = "--like RUN" if made and wanted else f"--scale-features {'auto' if wanted else 'none'}"
+    tokens_scaled, graph_scaled = stored.manifest.get("scaling") is not None, needs.graph.scaling is not None
+    words = "otherwise scaled" if tokens_scaled and graph_scaled else "scaled" if tokens_scaled else "unscaled"
+    option = (
+        "--like RUN" if tokens_scaled and graph_scaled else f"--scale-features {'auto' if graph_scaled else 'none'}"
+    )
     raise InvalidParameter(
         f"The tokens in '{directory}' were made from {words} features, but the model reads "
-        f"{'scaled' if wanted else 'unscaled'} ones. Make tokens anew with: polyformer tokens PATH {option} "
+        f"{'scaled' if graph_scaled else 'unscaled'} ones. Make tokens anew with: polyformer tokens PATH {option} "
         f"--order {needs.order} --out DIR."
     )
 
