@@ -50,7 +50,7 @@ class RowReader:
     in memory is given out as it is, without a copy.
 
     Args:
-        array: of any shape; rows are along its first axis.
+        array: an array of any shape; rows are along its first axis.
         drop: tell the system to forget each piece of the file once it is read: for a file too large to be kept anyway,
             so that it does not displace others.
     """

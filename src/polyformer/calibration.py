@@ -1,7 +1,7 @@
 """Probabilities to trust: a temperature that is fitted on validation nodes, and what it changes.
 
-The validation nodes are cut in two once training has ended. By one part the temperature and the threshold are chosen;
-the other part is held out for :mod:`polyformer.coverage`, whose promise would not hold on nodes that were used before.
+The validation nodes are cut in two once training has ended. One part chooses the temperature and the threshold. The
+other part is held out for :mod:`polyformer.coverage`, whose promise would not hold on nodes that were used before.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Calibration:
 
     Attributes:
         temperature: T; probabilities are softmax(outputs / T). 1 leaves them as they are.
-        threshold: of two unequal classes, the probability from which on the second is predicted; None: the most
-            probable class is predicted.
+        threshold: the probability from which on the second of two unequal classes is predicted; None predicts the most
+            probable class.
         held_out: sorted nonconformity of the validation nodes that neither temperature nor threshold has seen; None
             for a model that was trained by a version without it.
         nodes: by how many validation nodes temperature and threshold were chosen.

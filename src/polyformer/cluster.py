@@ -42,7 +42,7 @@ class Node:
 
 
 def import_ray() -> ModuleType:
-    """The package, told to report nothing to its makers; refused with the next step where it is not installed."""
+    """The package, with its usage reports switched off; an error says how to install it where it is missing."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its new default, without a warning
     try:
@@ -174,7 +174,8 @@ def run_tasks(
     A task must be idempotent: it is started again, up to :data:`MAX_RETRIES` times, where its process or node is lost.
 
     Args:
-        function: of a module that every node can import, or a ``partial`` of one; what it takes and gives is small.
+        function: a function of a module that every node can import, or a ``partial`` of one; its arguments and results
+            are small.
         at_once: tasks that are under way at a time, at most.
         cpus: of one task.
         memory: bytes of one task, by which Ray places it.
@@ -203,7 +204,7 @@ def run_tasks(
     finally:
         for reference in pending:
             ray.cancel(reference)
-        if pending:  # whoever comes next shall not meet them
+        if pending:  # so that the next run does not find them
             ray.wait(list(pending), num_returns=len(pending), timeout=_FAREWELL_SECONDS)
 
 

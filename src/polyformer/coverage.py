@@ -98,7 +98,7 @@ class Coverage:
         """Columns of a table of predictions: ``low`` and ``high`` of real values, else ``set``.
 
         Args:
-            names: of the classes.
+            names: names of the classes.
             as_text: write a set as a JSON list, for files that know no lists.
         """
         if self.of_values:

@@ -111,7 +111,7 @@ def change_structure(
     if len(of_nodes):
         counts = np.diff(indptr)[removed_nodes] if len(removed_nodes) else np.empty(0, np.int64)
         pairs = np.stack([np.repeat(removed_nodes, counts), np.asarray(indices[of_nodes], np.int64)], axis=1)
-        # The rows of neighbours are looked into as well, for the same edge the other way.
+        # The rows of the neighbours hold the same edges the other way round.
         old = _Entries(indptr, indices, np.unique(np.concatenate([old.rows, pairs.ravel()])))
         gone = np.concatenate([gone, old.find(pairs, "removed")])
     gone = np.unique(gone)

@@ -17,7 +17,7 @@ __all__ = ["JOURNAL", "KEPT_CHANGES", "Journal"]
 JOURNAL = "journal.jsonl"
 
 KEPT_CHANGES = 100
-"""Of how many of the last changes the touched rows are kept; tokens that are older are made anew."""
+"""The touched rows are kept for this number of changes, the last ones; older tokens are made anew."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class Journal:
         return list(read_json_lines(self.folder / JOURNAL, GRAPH_CHANGE))[: self.version]
 
     def changes(self) -> tuple[GraphChange, ...]:
-        """Which rows the last changes touched, oldest first; none from before nodes were numbered anew."""
+        """Which rows the last changes touched, oldest first; changes before the last renumbering of nodes are left
+        out."""
         changes: list[GraphChange] = []
         for entry in reversed(self.entries()[-KEPT_CHANGES:]):
             if entry["compacted"]:

@@ -42,7 +42,7 @@ class Operator:
     @cached_property
     def scaling(self) -> np.ndarray:
         """(N,) float64, the diagonal of S. Where the degree is 0 it is 1: any value does, the row of A is empty."""
-        scaling = self.graph.degrees  # a fresh array; in place, as there may be a hundred million nodes
+        scaling = self.graph.degrees  # a fresh array, changed in place: there may be a hundred million nodes
         scaling += 1.0 if self.self_loops else 0.0
         scaling[scaling == 0] = 1.0
         np.sqrt(scaling, out=scaling)

@@ -1,4 +1,4 @@
-"""Who is told how far long work is, and who is asked whether it shall stop: one object, silent by default.
+"""The object that hears how far long work is and that can stop it; it is silent by default.
 
 Every function that takes long has one argument ``reporter: Reporter = SILENT``. The command line passes a reporter that
 draws bars and listens for Ctrl-C; a user of the library passes none, or a subclass that overrides what it is to hear.

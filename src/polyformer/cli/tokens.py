@@ -178,7 +178,7 @@ def _open_graph(display: Display, options: TokensOptions) -> tuple[Graph, np.nda
 
 
 def _cost_line(runner: Engine, operator: Operator, options: TokensOptions) -> str:
-    """What the engine expects to need."""
+    """A sentence on the memory and the time that the engine expects to need."""
     from polyformer.bases import resolve_basis
     from polyformer.durations import format_seconds
     from polyformer.machine import format_bytes

@@ -37,7 +37,7 @@ def conclude(display: Display, result: dict[str, Any], out: Path) -> None:
 
 
 def _judgement(result: dict[str, Any]) -> Iterator[str]:
-    """What tells whether the score is any good, line by line; results of earlier versions say nothing of it."""
+    """Lines that tell whether the score is any good; results that earlier versions wrote have none."""
     from polyformer.calibration import calibration_sentence
 
     if result.get("baseline") is not None:

@@ -34,7 +34,7 @@ __all__ = ["NodeEstimator", "NotTrained"]
 
 
 _CLASS_KINDS: dict[str, type] = {"b": bool, "f": float, "i": int, "u": int, "U": str}
-"""What classes may be called: by the kind of a numpy array, the name under which it is stored."""
+"""Types that the names of classes may have, by the kind of a numpy array."""
 
 
 def _named_classes(kind: str, names: list[Any]) -> np.ndarray:
@@ -83,7 +83,7 @@ class NodeEstimator(ModelParameters):
             graph: a Graph, a torch_geometric Data, a NetworkX graph or a scipy sparse adjacency matrix; or (n,) node
                 ids, if the estimator was made with ``graph=…``.
             labels: (N,) a label for each node of the graph, or (n,) one for each node id. A node without a label has
-                -1, NaN, None or empty text; among node ids there is none such. By default ``y`` of a Data.
+                -1, NaN, None or empty text; every node id must have a label. ``y`` of a Data by default.
             train: node ids or a mask; by default ``train_mask`` of a Data, else all nodes with a label that are not in
                 ``val``.
             val: node ids or a mask; by default ``val_mask`` of a Data, else a fifth of ``train``, class by class.
@@ -177,7 +177,7 @@ class NodeEstimator(ModelParameters):
         return graph, None if nodes is None else read_node_ids(nodes, graph.num_nodes)
 
     def _last_graph(self) -> Graph:
-        """The graph of the training, prepared; of a loaded estimator the one that it was given as a parameter."""
+        """The prepared graph of the training; a loaded estimator has the graph that it was given as a parameter."""
         if self._graph is None and self.graph is not None:
             self._graph = self._fitted().card.prepare(as_graph(self.graph))
         if self._graph is None:

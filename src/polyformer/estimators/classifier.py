@@ -81,7 +81,7 @@ class PolyFormerClassifier(ClassifierMixin, FilterViews, NodeEstimator):
 
         Args:
             graph: a graph, with a label for each of its nodes, or node ids with a label for each.
-            nodes: of a graph, the node ids to judge by; all nodes with a label by default.
+            nodes: ids of the nodes of the graph to judge by; all nodes with a label by default.
         """
         from sklearn.metrics import accuracy_score
 
@@ -97,7 +97,7 @@ class PolyFormerClassifier(ClassifierMixin, FilterViews, NodeEstimator):
 
     @property
     def temperature_(self) -> float:
-        """By which the model's outputs are divided before they become probabilities, fitted on validation nodes."""
+        """T, fitted on validation nodes: the model's outputs are divided by T before they become probabilities."""
         return self._fitted().card.calibration.temperature
 
     @property

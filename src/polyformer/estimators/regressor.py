@@ -52,7 +52,7 @@ class PolyFormerRegressor(RegressorMixin, FilterViews, NodeEstimator):
 
         Args:
             graph: a graph, with a label for each of its nodes, or node ids with a label for each.
-            nodes: of a graph, the node ids to judge by; all nodes with a label by default.
+            nodes: ids of the nodes of the graph to judge by; all nodes with a label by default.
         """
         from sklearn.metrics import r2_score
 

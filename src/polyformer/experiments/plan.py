@@ -133,7 +133,7 @@ class Plan:
     """The content of a TOML file; see the module.
 
     Attributes:
-        note: whose settings these are, shown beside the numbers.
+        note: who chose these settings; shown beside the numbers.
         use_tuned_preset: take the preset ``tuned`` for the rows that it knows; their note says so.
         runs: number of runs over which the paper averages.
         splits: number of different splits.

@@ -61,7 +61,7 @@ class Row:
         seconds: mean processor time of a run.
         memory: the largest peak of all runs, in bytes.
         outdated: number of runs made with settings that have changed since; the note names the settings.
-        note: whose settings were used, and what the paper remarks.
+        note: who chose the settings, and remarks of the paper.
     """
 
     model: str

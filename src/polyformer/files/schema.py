@@ -160,8 +160,8 @@ class Object(Kind):
     """An object of known fields.
 
     Attributes:
-        fields: those that must be there.
-        optional: those that may be missing.
+        fields: fields that must be there.
+        optional: fields that may be missing.
         closed: whether no other field may be there.
     """
 
@@ -190,7 +190,7 @@ class Schema:
 
     Attributes:
         what: the directory or file that it belongs to, for sentences: ``"a graph directory"``.
-        content: what it holds.
+        content: what the file holds.
         checksum: whether the file carries a hash of its own content, under the name ``checksum``; files of earlier
             versions carry none and are read all the same.
         tags: fields by which the sort and the version of the file are told, e.g. ``{"kind": "graph", "format": 1}``.

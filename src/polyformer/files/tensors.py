@@ -44,7 +44,7 @@ def read_tensors(path: Path, schema: Schema) -> tuple[dict[str, Tensor], dict[st
     """The tensors and ``about`` that :func:`write_tensors` wrote; a damaged file is refused.
 
     Args:
-        schema: of ``about``.
+        schema: schema of ``about``.
     """
     from safetensors.torch import load
 

@@ -34,7 +34,7 @@ def read_market(path: Path) -> sp.coo_matrix:
 
 
 def _first_line(line: bytes) -> tuple[str, int, float]:
-    """Layout, numbers beside the two indices of an entry, and what an entry is worth on the other side."""
+    """The layout, how many numbers an entry has beside its two indices, and the factor of its mirror image."""
     words = line.decode("ascii", "replace").lower().split()
     if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
         raise ValueError("its first line is not that of a Matrix Market matrix")

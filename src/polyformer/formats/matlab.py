@@ -33,7 +33,7 @@ def matlab_variables(path: Path, names: list[str] | None = None) -> dict[str, An
     """The variables of a MATLAB 5 file by name: arrays, sparse matrices, object arrays for cells. Raises anything.
 
     Args:
-        names: those that are wanted; None for the names alone, each with None.
+        names: names of the variables to read; None reads no value and gives each name with None.
     """
     with open_regular(path) as file:
         require_room(path.stat().st_size, f"'{path}'")
@@ -53,7 +53,7 @@ def matlab_variables(path: Path, names: list[str] | None = None) -> dict[str, An
 
 
 def _unpacked(content: bytes, order: str) -> Iterator[tuple[int, bytes]]:
-    """The elements of a packed one; no more is unpacked than the sizes in it say."""
+    """The elements inside a packed element; never unpacks more bytes than the sizes in it say."""
     stream = zlib.decompressobj()
     head = stream.decompress(content, 8)
     size = int(np.frombuffer(head[4:8], f"{order}u4")[0])
@@ -78,7 +78,7 @@ def _elements(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:
 
 
 def _variable(data: bytes, order: str, names: set[str] | None, depth: int = 0) -> tuple[str, Any]:
-    """Name and value of a variable; None as its value where it is not wanted."""
+    """Name and value of a variable; the value is None unless ``names`` has the name."""
     parts = list(_elements(data, order))
     if len(parts) < 3 or len(parts[0][1]) < 8 or depth > _DEEPEST:
         raise ValueError("a variable has no name and no size")

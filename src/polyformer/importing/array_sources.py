@@ -136,7 +136,7 @@ def _check_archive(path: Path) -> None:
 
 
 def _is_expanded(value: Any) -> bool:
-    """Whether a tensor claims more numbers than it holds, as one does that repeats them by a stride of zero."""
+    """Whether a tensor claims more numbers than it holds, for instance by a stride of zero, which repeats them."""
     if not hasattr(value, "untyped_storage") or "sparse" in str(value.layout):
         return False
     return bool(value.numel() * value.element_size() > value.untyped_storage().nbytes())

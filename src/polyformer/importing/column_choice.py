@@ -112,7 +112,8 @@ class ColumnChoice:
         return self.options.max_categories if rows is None else min(self.options.max_categories, max(8, rows // 2))
 
     def _new(self, name: str, rows: int) -> FeatureColumn | None:
-        """How a new column is read; None for a column that is left out, which a note says."""
+        """How to read a column that no model knows yet; None for a column that is left out, with a note that says
+        so."""
         kind, distinct = self.kinds[name], self._distinct.get(name)
         scan = self._scans.get(name)
         if distinct is not None and not self._holds_dates(name):

@@ -84,7 +84,8 @@ def call(name: str, *, threads: int | None = None, **arguments: Value) -> None:
 def answer_bus_errors(code: int) -> None:
     """From now on a mapped file that is cut off while it is read ends this process with a sentence and this exit code.
 
-    For processes that the command line started. Without the native kernel the system ends them without a word.
+    Only the command line calls it, for its own process. Without the native kernel, the system ends the process without
+    a word.
     """
     if is_available():
         call("catch_bus_errors", code=code)

@@ -196,7 +196,8 @@ def load_preset(name: str, dataset: str, basis: str | None = None, model: str = 
 
 
 def _row_name(preset: str, rows: Collection[str], dataset: str) -> str:
-    """The data set whose rows serve a data set: its own; in a file also ``*``, or the only one that the file has."""
+    """The name under which a preset has the rows for a data set: its own name; in a file also ``*``, or the file's only
+    name."""
     if dataset in rows:
         return dataset
     if not is_preset_file(preset):

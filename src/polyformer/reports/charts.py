@@ -156,7 +156,7 @@ def calibration_chart(scores: np.ndarray, labels: np.ndarray) -> go.Figure:
 
 
 def importance_chart(importance: Importance, metric: str, most: int = 15) -> go.Figure:
-    """By how much the score gets worse when a column is shuffled, of the ``most`` columns that matter most."""
+    """The loss of score when a column is shuffled, for the ``most`` columns that matter most."""
     shown = slice(None, most)
     names = [name if len(name) <= 24 else f"{name[:23]}…" for name in importance.names[shown]]
     figure = _figure(f"loss of {metric}", "")

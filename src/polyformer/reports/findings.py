@@ -1,4 +1,4 @@
-"""All that a report tells of a run: computed once, shown by the other files here."""
+"""All that a report tells of a run: this file computes it once, and the other files here show it."""
 
 from __future__ import annotations
 

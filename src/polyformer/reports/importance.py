@@ -135,7 +135,7 @@ def _losses(
     repeats: int,
     seconds: float,
 ) -> np.ndarray:
-    """What shuffling each column costs, (c, r); of the first columns if the time ends before all are shuffled."""
+    """The loss of score from shuffling each column, (c, r); only the first columns if the time ends before the last."""
     random, deadline = np.random.default_rng(0), time.monotonic() + seconds
     losses: list[list[float]] = []
     for group in groups:

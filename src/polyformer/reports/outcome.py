@@ -107,7 +107,7 @@ class Trained:
         """Apply the model to all nodes, or to a sample, and look at what it learned.
 
         Args:
-            clusters: how many kinds of filters; chosen by default.
+            clusters: number of kinds of filters; by default the number with the best silhouette.
             workload: what the model may use.
             notes: gets a sentence on everything that is shown in part only.
         """

@@ -158,7 +158,7 @@ class _Axis:
         return np.asarray((numbers - self.low) / (self.high - self.low))
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Where they are, as shares, and what they say."""
+        """Positions of the ticks, as shares of the axis, and their texts."""
         if self.names:
             return [(float(self.place([name])[0]), name) for name in self.names]
         if self.log:

@@ -43,8 +43,8 @@ class Drift:
         since_training: whether the baseline is of the graph that the run was trained on; else of a later version.
         nodes: how many nodes are in both versions.
         changed: how many of these are predicted to be of another class now (values: moved by a tenth of their spread).
-        classes: by class, how many nodes are predicted to be of it before and now, and how far its probability moved
-            on average.
+        classes: for each class, how many nodes were predicted to have it before and now, and how far its probability
+            moved on average.
         columns: by feature column, how far the mean of its tokens moved, in deviations of the baseline; the farthest
             of all orders.
         score_before, score: the run's metric on its validation nodes before and now; None where none have a label.

@@ -89,5 +89,5 @@ class DataFacts:
         return f"{self.name}: {', '.join([*counts, labels])}"
 
     def differs(self, before: DataFacts) -> bool:
-        """Whether the data is not what it was when ``before`` was written."""
+        """Whether the data has changed since ``before`` was written."""
         return self.fingerprint != before.fingerprint or before.labels not in (None, self.labels)

@@ -65,7 +65,7 @@ def execute_on_ray(
     Every checkpoint is registered with Ray Train; after a loss all workers go on from the last that was.
 
     Args:
-        address: of the cluster; see :func:`polyformer.cluster.connected`.
+        address: address of the cluster; see :func:`polyformer.cluster.connected`.
         checkpoint_seconds: how often a checkpoint is written and registered.
     """
     if workers < 1:

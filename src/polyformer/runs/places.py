@@ -31,7 +31,7 @@ def place_of_data(data: str) -> str:
 
 @contextlib.contextmanager
 def run_directory(out: Path | None, data: str, model: str, workers: Workers = ALONE) -> Iterator[Path]:
-    """``out``, or a new directory that the first worker takes for all; empty in the end, it goes again."""
+    """``out``, or a new directory that the first worker makes for all; it is removed if it is empty at the end."""
     if out is not None:
         yield out
         return

@@ -66,7 +66,7 @@ def write_predictions(
     Args:
         blocks: node numbers and scores; each becomes a row group, so that one is in memory at a time.
         ids: (N,) what the nodes are called; their numbers by default.
-        threshold: of two classes, see :func:`predicted_classes`; the most probable class by default.
+        threshold: threshold between two classes, see :func:`predicted_classes`; the most probable class by default.
         coverage: adds the column ``set``, or ``low`` and ``high`` for real values, that hold the truth that often.
 
     Returns:

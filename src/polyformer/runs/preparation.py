@@ -123,8 +123,8 @@ def _read(request: RunRequest, out: Path, resume: bool, reporter: Reporter, num_
 def _take_up(request: RunRequest, out: Path, card: ModelCard, facts: DataFacts) -> None:
     """Refuse to go on with a run on other data, and record the bound on memory.
 
-    Where tokens live decides in which order they are visited: a run that goes on decides as it did at first, unless
-    another bound on memory is asked for.
+    The place of the tokens decides the order in which an epoch visits them. So a continued run keeps its place of
+    tokens, unless the user gives another bound on memory.
     """
     run = Run.open(out)
     if facts.differs(run.facts):

@@ -14,7 +14,7 @@ from polyformer.runs.run import Run
 __all__ = ["continued_request", "repeat_command"]
 
 _CHANGEABLE = ("memory", "device", "data_root")
-"""What a run that goes on may be given anew: the result does not depend on it."""
+"""What a continued run may be given anew, because the result does not depend on it."""
 
 
 def repeat_command(run: Run) -> str:

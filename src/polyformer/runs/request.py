@@ -26,7 +26,7 @@ class RunRequest(RunOptions):
         check_at_least(0, seed=self.seed)
 
     def asked_settings(self) -> dict[str, Any]:
-        """Those of the preset and those asked for."""
+        """Settings of the preset, and over them those that the user asked for."""
         asked = dict(self.settings or {})
         if self.preset is None:
             return asked

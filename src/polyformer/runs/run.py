@@ -134,7 +134,7 @@ class Run:
 
     @property
     def facts(self) -> DataFacts:
-        """The data that it was trained on, in numbers."""
+        """The data on which the run was trained, in numbers."""
         return DataFacts.from_json(self.config["task"])
 
     @property
@@ -264,7 +264,7 @@ class Run:
             weights: (e,) weights of the edges; 1 by default.
             tokens: a token directory of all nodes; without one, the tokens that are needed are computed.
             graph: another graph with the same features; the run's own data by default.
-            tolerance: of the full way, where ``tokens`` are given.
+            tolerance: tolerance of the mode ``full``, where ``tokens`` are given.
         """
         card, model = self.load()
         predictor = new_nodes_of(card, model, self._graph(graph, SILENT), None if tokens is None else Path(tokens))

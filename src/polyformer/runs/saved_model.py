@@ -36,7 +36,7 @@ class ModelCard:
     """What is needed to build a model again: its name, settings, widths, and how inputs and outputs are read.
 
     Attributes:
-        columns: of the table that the features come from, or those made from the structure.
+        columns: columns of the table that the features come from, or columns made from the structure.
         units: centre and scale of real-valued outputs.
         calibration: temperature and threshold; found at the end of training, so stored with the parameters.
         scaling: by which features are scaled before the model reads them; None for features as they are.
@@ -69,7 +69,8 @@ class ModelCard:
 
     @property
     def threshold(self) -> float | None:
-        """Of two unequal classes, the probability from which on the second is predicted; None: the most probable."""
+        """The probability from which on the second of two unequal classes is predicted; None predicts the most probable
+        class."""
         return self.calibration.threshold
 
     def coverage(self, share: float) -> Coverage:

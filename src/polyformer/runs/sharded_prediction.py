@@ -1,7 +1,7 @@
 """Predictions by tasks on a Ray cluster, each over a range of nodes: rows of tokens in, a file of scores out.
 
-Unfinished predictions lie in ``.NAME.partial`` beside the file that they become: tokens, if they were computed for it,
-and the scores of every range that is done. The same command goes on with them.
+Unfinished predictions lie in ``.NAME.partial`` beside the file that they become: tokens, unless the user gave some, and
+the scores of every finished range. The same command continues from there.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def predict_shards(
     """Node ids (n,) and their scores (n, C), block after block, as ``predict_blocks`` gives them.
 
     Args:
-        run: the run of the model; on storage that all nodes of the cluster see, as ``out`` and the tokens.
-        out: the file that will be written; what is unfinished goes when the context ends without an error.
+        run: the run of the model. The run, ``out`` and the tokens lie on storage that all nodes of the cluster see.
+        out: the file that will be written. Unfinished files are removed when the context ends without an error.
         workload: which nodes, all by default; ``tokens`` are computed first if they are not given; ``memory`` is that
             of one task.
     """

@@ -20,7 +20,7 @@ def starting_from(request: RunRequest, run: Path, model: str | None = None) -> R
     """The request with the model and the settings of a run, except those that were asked for.
 
     Args:
-        run: the run whose weights are to be the first.
+        run: the run whose weights the new run begins with.
         model: the model that was asked for, if one was.
     """
     opened = Run.open(run)

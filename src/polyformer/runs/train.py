@@ -103,7 +103,7 @@ def _named_or_task(data: str | Path | Graph | Task, labels: Any, split: int | Sp
 
 
 def _places(data_root: str | Path | None, preset: str | None, tokens: str | Path | None) -> dict[str, str]:
-    """Those of the three that were given, as paths that a run finds again from any folder."""
+    """The arguments that were given, by name, each as a path that a run finds again from any folder."""
     places = {} if preset is None else {"preset": place_of_preset(preset)}
     folders = {"data_root": data_root, "tokens": tokens}
     return places | {name: absolute_path(str(path)) for name, path in folders.items() if path is not None}

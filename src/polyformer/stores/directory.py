@@ -121,7 +121,7 @@ class StoredTokens:
         return None if np.array_equal(mixing, np.eye(len(mixing))) else torch.from_numpy(mixing.astype(np.float32))
 
     def _open_layers(self, sealed: bool) -> TokenLayers:
-        """Map the array and the log; the manifest then tells of the version after the last record of the log."""
+        """Map the array and the log, and bring the manifest to the version of the log's last record."""
         manifest = self.manifest
         if sealed:
             check_samples(self.directory, manifest.get("samples", {}))

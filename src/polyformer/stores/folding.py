@@ -18,7 +18,8 @@ MOST_LAYERS = 64
 """More layers are put together."""
 
 _MOST_ROWS = 2
-"""Layers with more rows than so many times the number of nodes are put together, too: a bound on what they occupy."""
+"""Layers are also put together when they have more rows than this multiple of the number of nodes, which bounds their
+size."""
 
 _PIECE_BYTES = 1 << 24
 

@@ -225,7 +225,7 @@ class TokenLayers:
             out[part] = self.layers[number].rows[self._at[places[part]], : out.shape[1]]
 
     def take(self, rows: np.ndarray, num_tokens: int | None = None) -> np.ndarray:
-        """Rows, their first orders: (B,) -> (B, k, d), as they are stored."""
+        """The first ``num_tokens`` orders of rows, all by default, as they are stored: (B,) -> (B, k, d)."""
         places = self.find(rows)
         orders = self.shape[1] if num_tokens is None else num_tokens
         plain = np.flatnonzero(places < 0)

@@ -81,7 +81,7 @@ class TokenRows:
         if isinstance(stored.basis, FixedBasis):
             mixing = stored.basis.mixing(stored.order)
             self._mixing = None if np.array_equal(mixing, np.eye(len(mixing))) else mixing
-        # The system shall read only the rows that are asked for, not what it guesses to come next.
+        # Tell the system to read the rows that are asked for and to read nothing ahead.
         self._advise("POSIX_FADV_RANDOM")
         self._advise("POSIX_FADV_DONTNEED")
 

@@ -63,7 +63,7 @@ class Workers:
         return flag
 
     def first(self, work: Callable[[], Value]) -> Value:
-        """What the first gets from ``work``, which the others do not call; where it fails, all fail."""
+        """The result of ``work``, which only the first process calls; if it fails there, all processes fail."""
         return work()
 
     def each(self, work: Callable[[], Value]) -> Value:
@@ -71,11 +71,13 @@ class Workers:
         return work()
 
     def in_turn(self, work: Callable[[], Value]) -> Value:
-        """As :meth:`each`, but the others begin when the first has ended: they find what it left on disk."""
+        """As :meth:`each`, but the other processes begin when the first has ended, so that they find its files on
+        disk."""
         return work()
 
     def outputs(self, model: NodeModel, nodes: Tensor) -> Tensor | None:
-        """The model's outputs, of which each computes a part, on the first; None on the others: (B,) -> (B, out)."""
+        """The model's outputs, (B,) -> (B, out), on the first process; None on the others. Each process computes a part
+        of them."""
         return model(nodes)
 
     def accumulator(self, model: NodeModel) -> Callable[[Tensor, Loss], float]:
@@ -102,7 +104,8 @@ class ProcessGroup(Workers):
     """The processes of the default group of ``torch.distributed``: gloo between CPUs, nccl between GPUs.
 
     Args:
-        store: of ``torch.distributed``, where a process that fails leaves its last words for the first; None for none.
+        store: a store of ``torch.distributed``, in which a failing process leaves its error for the first; None for no
+            store.
     """
 
     def __init__(self, store: Any = None) -> None:

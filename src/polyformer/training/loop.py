@@ -38,7 +38,7 @@ Value = TypeVar("Value")
 
 
 class CheckpointRegistry(Protocol):
-    """Whoever starts lost workers again keeps checkpoints of its own.
+    """A program that starts lost workers again keeps checkpoints of its own.
 
     Attributes:
         seconds: how often it wants one.

@@ -61,7 +61,7 @@ class TrainingSettings:
         check_not_negative(weight_decay=self.weight_decay)
 
     def rate_factor(self, epoch: int) -> float:
-        """By which the learning rates are multiplied in an epoch, the first being 1.
+        """The factor of the learning rates in an epoch; the first epoch is number 1.
 
         >>> [round(TrainingSettings(schedule="cosine", epochs=4).rate_factor(epoch), 2) for epoch in (1, 2, 3, 4)]
         [1.0, 0.85, 0.5, 0.15]

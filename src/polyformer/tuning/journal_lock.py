@@ -1,6 +1,7 @@
 """The lock on a study's journal: held by a process, so that the system releases it when the process is killed.
 
-Optuna's own locks are files that stay behind a killed worker; the others wait 30 seconds before they take it away.
+Optuna's own locks are files. A killed worker leaves its file behind, and the others wait 30 seconds before they remove
+it.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def tune(
 def _work(
     study: optuna.Study, search: Search, watch: _Watch, workers: int | None, address: str | None, ray: bool
 ) -> tuple[bool, str]:
-    """Do the trials that are left; whether the search was stopped, and a sentence if workers were lost."""
+    """Run the remaining trials; returns whether the search was stopped, and a sentence if workers were lost."""
     left = search.trials - len(watch.seen)
     if left <= 0:
         return False, ""

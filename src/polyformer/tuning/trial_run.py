@@ -30,7 +30,7 @@ def work(search: Search, number: int, stopped: Callable[[], bool]) -> None:
 
     torch.set_num_threads(1)
     study = open_study(search.journal, search.request.seed + len(ended_trials(open_study(search.journal))) + number)
-    take_back(study, search.journal, number)  # what it was at before Ray started it again
+    take_back(study, search.journal, number)  # the trial on which this worker was before Ray started it again
     while not stopped() and (trial := next_trial(study, search.journal, search.trials, number)) is not None:
         try:
             study.tell(trial, trial_score(trial, search, stopped))
@@ -64,7 +64,7 @@ def trial_score(trial: optuna.Trial, search: Search, stopped: Callable[[], bool]
 
 
 class _TrialReporter(Reporter):
-    """Ends a trial that falls behind the others, and a training that the whole search is to end with.
+    """Ends a trial that falls behind the others, and ends every training when the whole search is to end.
 
     Args:
         trial: the trial that is compared with others; None for a training that is not compared.

@@ -74,7 +74,7 @@ def _process(search: Search, number: int, stop: Event, failures: SimpleQueue[Pol
 
 
 def _end_with_parent() -> None:
-    """End at once when the first process was killed: the next command takes the study for its own."""
+    """End this worker at once when the first process was killed, because the next command will take over the study."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -53,7 +53,8 @@ def read_new_nodes(nodes: Path, edges: Path | None, task: Task) -> TaskChange:
     Args:
         nodes: ids and features, one row for each new node.
         edges: source and target, and weight if the graph has weights; each edge has a new node.
-        task: of a run; features that it made from the structure are made for new nodes as well.
+        task: the task of a run; if its features were made from the structure, those of new nodes are made in the same
+            way.
     """
     reader = _Reader(task)
     reader._add_nodes(open_table(nodes))

@@ -57,7 +57,7 @@ class TokenRowMaker:
         graph: the changed graph.
         stored: tokens of the graph before the change.
         change: what lies between the two.
-        self_loops: of the operator.
+        self_loops: whether the operator is that of A + I.
         left_out: (N, K+1) float32 bounds on what was left out of stored rows, brought up to date in place; None
             where nothing was and nothing will be.
         thresholds: (K+1,) rows whose bound stays at or below it keep their tokens; None: all touched rows are made.

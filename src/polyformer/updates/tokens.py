@@ -156,7 +156,8 @@ def _check_updatable(stored: StoredTokens, tolerance: float) -> None:
 
 
 def _scaled_alike(graph: Graph, stored: StoredTokens) -> Graph:
-    """The graph with features scaled as those of the tokens; made from the structure where it has none."""
+    """The graph with features that are scaled like the tokens'; a graph without features gets those of its
+    structure."""
     if graph.num_features == 0:
         graph = graph.with_features(structure_features(graph))
     scaling = FeatureScaling.from_json(stored.manifest.get("scaling"))

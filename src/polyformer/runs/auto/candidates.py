@@ -40,7 +40,7 @@ CANDIDATES: dict[str, Candidate] = {
     "gcn-tuned": Candidate("gcn-tuned"),
     "cascade": Candidate("cascade"),
 }
-"""By name, cheapest first: what the budget does not reach is not tried."""
+"""Candidates by name, cheapest first: those that the budget does not reach are not tried."""
 
 
 def candidate_requests(request: RunRequest) -> dict[str, RunRequest]:

@@ -163,7 +163,8 @@ class _Race:
             self.save()
 
     def _take_turn(self, name: str, seconds: float) -> None:
-        """Train a candidate for so many seconds, its preparation not counted: that would favour models without any."""
+        """Train a candidate for so many seconds. Its preparation is not counted, because that would favour models
+        without one."""
         standing, place = self.state.standings[name], self.place(name)
         resume = (place / CONFIG).exists()
         request = Run.open(place).request if resume else self.requests[name]

@@ -29,7 +29,7 @@ class Standing:
         status: ``training`` if it can go on, ``finished`` if its training ended by itself, ``dropped`` if others were
             better when it could go on, ``failed`` if an error ended it, ``waiting`` if it has not started.
         val: its best validation score so far; None before its first epoch.
-        seconds: that it has taken, preparation included.
+        seconds: time that the candidate has taken, preparation included.
         error: the sentence of the error that ended it.
     """
 

@@ -22,7 +22,7 @@ def output_name(card: ModelCard) -> str:
 
 
 def export_recipe(card: ModelCard, function: TokenFunction, file: str, preprocessing: Sequence[str]) -> dict[str, Any]:
-    """All that a program needs besides the model's file: no field of it needs polyformer to be read.
+    """All that a program needs besides the model's file. A program can read every field without polyformer.
 
     Args:
         file: name of the model's file.
