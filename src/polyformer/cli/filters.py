@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,36 +16,29 @@ from polyformer.cli.options import (
     NodeSelection,
     StoredTokens,
     TrainedRun,
-    dataclass_options,
 )
 
 __all__ = ["filters"]
 
 
-@dataclass(frozen=True)
-class FiltersOptions:
-    """Options of `polyformer filters`."""
-
-    run: TrainedRun
-    out: Annotated[Path, typer.Option(help="The .parquet file to write; an existing file is replaced.")]
-    data: AnotherGraph = None
-    nodes: NodeSelection = "all"
-    clusters: Clusters = None
+def filters(
+    run: TrainedRun,
+    out: Annotated[Path, typer.Option(help="The .parquet file to write; an existing file is replaced.")],
+    data: AnotherGraph = None,
+    nodes: NodeSelection = "all",
+    clusters: Clusters = None,
     channel: Annotated[
         int | None,
         typer.Option(help="Feature column whose response is written; optimal basis only. [default: the largest]"),
-    ] = None
+    ] = None,
     points: Annotated[
         int, typer.Option(help="Number of λ, evenly from 0 to 2, at which responses are written; 0 for none.")
-    ] = 21
-    tokens: StoredTokens = None
-    memory: MemoryLimit = None
-    data_root: DataRoot = None
-    json_only: JsonSummary = False
-
-
-@dataclass_options
-def filters(options: FiltersOptions) -> None:
+    ] = 21,
+    tokens: StoredTokens = None,
+    memory: MemoryLimit = None,
+    data_root: DataRoot = None,
+    json_only: JsonSummary = False,
+) -> None:
     """Write every node's learned filter as Parquet: coefficients, response, kind, low/band/high-pass shares.
 
     The response is that of the first layer alone, without residual and LayerNorm. docs/report.md describes the columns.
@@ -64,24 +56,17 @@ def filters(options: FiltersOptions) -> None:
     from polyformer.runs.run import Run
     from polyformer.table_writer import TABLE_ENDINGS, check_table_path
 
-    display = Display(options.json_only)
-    limit = None if options.memory is None else parse_bytes(options.memory)
-    opened = Run.open_model(options.run)
+    display = Display(json_only)
+    limit = None if memory is None else parse_bytes(memory)
+    opened = Run.open_model(run)
     model = opened.model()
-    check_table_path(options.out, TABLE_ENDINGS[:1])
+    check_table_path(out, TABLE_ENDINGS[:1])
     with display.reporter() as reporter:
-        task = opened.task(options.data, None if options.data_root is None else str(options.data_root), reporter)
-        selected_nodes = select_nodes(options.nodes, task.labels, task.graph.removed)
-        workload = Workload(selected_nodes, memory=limit, tokens=options.tokens, scratch=existing_folder(options.out))
+        task = opened.task(data, None if data_root is None else str(data_root), reporter)
+        selected_nodes = select_nodes(nodes, task.labels, task.graph.removed)
+        workload = Workload(selected_nodes, memory=limit, tokens=tokens, scratch=existing_folder(out))
         count = write_filters(
-            options.out,
-            model,
-            task,
-            workload,
-            clusters=options.clusters,
-            channel=options.channel,
-            points=options.points,
-            reporter=reporter,
+            out, model, task, workload, clusters=clusters, channel=channel, points=points, reporter=reporter
         )
-    display.say(f"{count:,} rows written to {options.out}")
-    display.result({"rows": count, "out": str(options.out)})
+    display.say(f"{count:,} rows written to {out}")
+    display.result({"rows": count, "out": str(out)})

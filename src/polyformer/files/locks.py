@@ -21,7 +21,7 @@ _POLL_SECONDS = 0.05
 def try_lock(file: IO[bytes]) -> bool:
     """Whether no other process holds an open file; it is this one's then, until it is closed or the process ends.
 
-    Where files cannot be locked, as on some shared file systems, every lock counts as free.
+    Where files cannot be locked, as on some shared file systems, nobody is known to hold one.
     """
     try:
         import fcntl
@@ -29,7 +29,7 @@ def try_lock(file: IO[bytes]) -> bool:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except (ImportError, OSError):  # this system, or this file system, has no such locks
+    except (ImportError, OSError):  # no such locks on this system, or not here
         return True
     return True
 

@@ -40,7 +40,7 @@ def write_whole(path: Path) -> Iterator[IO[bytes]]:
     """A binary file handle whose content replaces ``path`` at once when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(path)
-    # The file gets the rights of any new file of the user, by the umask.
+    # With the rights that a new file of the user has, by the umask.
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
     try:
         with os.fdopen(handle, "wb") as file:

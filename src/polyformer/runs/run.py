@@ -134,7 +134,7 @@ class Run:
 
     @property
     def facts(self) -> DataFacts:
-        """The data on which the run was trained, in numbers."""
+        """The data that it was trained on, in numbers."""
         return DataFacts.from_json(self.config["task"])
 
     @property
@@ -239,9 +239,9 @@ class Run:
             graph: another graph with the same features; the run's own data by default.
         """
         card, model = self.load()
-        calibrated = card.coverage(coverage)
+        wanted = card.coverage(coverage)
         scores = predict_nodes(self.path, card, model, self._graph(graph, reporter), nodes, reporter)
-        return calibrated.intervals(scores[:, None]) if calibrated.of_values else calibrated.sets(scores)
+        return wanted.intervals(scores[:, None]) if wanted.of_values else wanted.sets(scores)
 
     def predict_new(
         self,
@@ -264,7 +264,7 @@ class Run:
             weights: (e,) weights of the edges; 1 by default.
             tokens: a token directory of all nodes; without one, the tokens that are needed are computed.
             graph: another graph with the same features; the run's own data by default.
-            tolerance: tolerance of the mode ``full``, where ``tokens`` are given.
+            tolerance: of the full way, where ``tokens`` are given.
         """
         card, model = self.load()
         predictor = new_nodes_of(card, model, self._graph(graph, SILENT), None if tokens is None else Path(tokens))

@@ -23,8 +23,7 @@ def backend() -> str:
 
 @contextlib.contextmanager
 def environment_workers() -> Iterator[Workers]:
-    """The processes that ``torchrun``, or another program that sets its variables, has started; else this process
-    alone."""
+    """The processes that ``torchrun``, or whoever sets the same variables, has started; else this one alone."""
     try:
         alone = int(os.environ.get("WORLD_SIZE", "1")) < 2
         meeting = None if alone else next(iter(rendezvous("env://", timeout=PATIENCE)))
