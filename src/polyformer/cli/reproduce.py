@@ -1,20 +1,20 @@
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from polyformer.cli.display import Display
 from polyformer.cli.interrupt import graceful_interrupt
 from polyformer.cli.options import DataRoot, dataclass_options
+from polyformer.cli.reproduce_output import Selection, draw_figures, list_experiments, print_tables
 from polyformer.cli.train import read_settings
 from polyformer.durations import parse_seconds
 from polyformer.errors import Interrupted, InvalidParameter
 
 if TYPE_CHECKING:
-    from polyformer.experiments import Experiment
     from polyformer.experiments.plan import Series
     from polyformer.experiments.records import Records
     from polyformer.experiments.runner import JobResults
@@ -103,7 +103,7 @@ def reproduce(options: ReproduceOptions) -> None:
     - `polyformer reproduce my-plan.toml` — models and data sets of your own choice under the same protocol
     """
     if options.list_all:
-        _list()
+        list_experiments()
         return
     if options.page is not None:
         _write_page(options.page, options)
@@ -122,16 +122,12 @@ def reproduce(options: ReproduceOptions) -> None:
         outcome, interrupted = _read(everything, records, options.runs), False
     else:
         outcome, interrupted = _run(everything, records, options, budget)
-    _print(selection, outcome, options.as_csv, options.json_only)
-    _draw(selection, outcome, records, options.out, options.data_root)
+    print_tables(selection, outcome, options.as_csv, options.json_only)
+    draw_figures(selection, outcome, records, options.out, options.data_root)
     if interrupted:
         raise Interrupted("Stopped; every finished run has its record, and the same command goes on from here.")
     if outcome.failures:
         raise typer.Exit(1)
-
-
-Selection: TypeAlias = "list[tuple[str, Experiment, list[Series]]]"
-"""Names, experiments, and the series of each that were asked for."""
 
 
 def _select(names: list[str], options: ReproduceOptions) -> Selection:
@@ -160,21 +156,6 @@ def _words(option: str, text: str | None) -> list[str]:
     if not words:
         raise InvalidParameter(f"'{option}' must name one at least. Got '{text}'. Leave it out to take all.")
     return words
-
-
-def _list() -> None:
-    from polyformer.experiments import EXPERIMENTS
-    from polyformer.experiments.plan import open_experiment
-
-    display = Display()
-    for name in EXPERIMENTS:
-        experiment, series = open_experiment(name)
-        display.say(f"{name}  {experiment.title}")
-        display.say(f"        {experiment.about}")
-        display.say(f"        models: {', '.join(dict.fromkeys(entry.label for entry in series))}")
-        display.say(f"        data sets: {', '.join(dict.fromkeys(entry.dataset for entry in series))}")
-        display.say(f"        {sum(entry.runs for entry in series)} runs")
-    display.say("next: polyformer reproduce table5 --datasets chameleon_filtered --models polyformer --runs 3")
 
 
 def _write_page(page: Path, options: ReproduceOptions) -> None:
@@ -227,35 +208,3 @@ def _run(
     if outcome.stopped and not interrupted:
         display.say("stopped; every finished run has its record, and the same command goes on from here")
     return outcome, interrupted
-
-
-def _draw(selection: Selection, outcome: JobResults, records: Records, out: Path, data_root: Path | None) -> None:
-    """Draw the figures among what was asked for."""
-    from polyformer.experiments.figures import FIGURES, draw_figure, write_figure
-
-    display = Display(json_only=True)
-    for name, _, series in selection:
-        if name not in FIGURES:
-            continue
-        figure = draw_figure(name, series, outcome.records, records, data_root)
-        if figure is None:
-            missing = "none of its runs is here with its model"
-            display.say(f"{name} is not drawn: {missing}; polyformer reproduce {name} makes them")
-        else:
-            display.say(f"figure: {write_figure(figure, out, name)}")
-
-
-def _print(selection: Selection, outcome: JobResults, as_csv: bool, json_only: bool) -> None:
-    from polyformer.experiments.summary import summarise, to_csv, to_markdown
-
-    tables = [
-        (name, experiment.title, summarise(series, outcome.records, experiment.published))
-        for name, experiment, series in selection
-    ]
-    if json_only:
-        Display(json_only=True).result({name: [asdict(row) for row in rows] for name, _, rows in tables})
-    elif as_csv:
-        print(to_csv((name, rows) for name, _, rows in tables), end="")
-    else:
-        for name, title, rows in tables:
-            print(f"## {title}\n\n`polyformer reproduce {name}`\n\n{to_markdown(rows)}")
