@@ -43,8 +43,8 @@ class Objective(ABC):
         """Probabilities (n, C), or the predicted values (n, 1) of a regression, of (n, out) outputs."""
 
     def scores(self, outputs: torch.Tensor) -> np.ndarray:
-        """What :meth:`read` gives, in float64."""
-        return np.asarray(self.read(outputs.double()).cpu().numpy())
+        """What :meth:`read` gives, in float64, which not every device has."""
+        return np.asarray(self.read(outputs.cpu().double()).numpy())
 
     def in_units(self, centre: float, scale: float) -> Objective:
         """The same objective for outputs that stand for ``centre + scale · output``; classes have no units."""
@@ -131,8 +131,8 @@ class Regression(Objective):
     ) -> torch.Tensor:
         from torch.nn import functional
 
-        targets = (labels - self.centre) / self.scale
-        return functional.mse_loss(outputs[:, 0], targets.to(outputs.dtype), reduction="sum")
+        targets = (labels - self.centre) / self.scale  # in float64, on the CPU
+        return functional.mse_loss(outputs[:, 0], targets.to(outputs), reduction="sum")
 
     def read(self, outputs: torch.Tensor) -> torch.Tensor:
         return self.centre + self.scale * outputs[:, :1]

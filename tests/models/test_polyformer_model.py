@@ -37,7 +37,7 @@ def test_routes_give_equal_logits_and_gradients(basis: str) -> None:
 
 def test_evaluation_in_slices_equals_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (contract, bound_tokens):
-        monkeypatch.setattr(module, "ROWS_PER_SLICE", 7)
+        monkeypatch.setattr(module, "rows_per_slice", lambda device, row_bytes=None: 7)
     for route in ("stored", "projected"):
         model = build(token_route=route).eval()
         model.bind(TASK.graph, Workload(None, 120))

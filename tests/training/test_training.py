@@ -279,7 +279,7 @@ def test_early_stopping_needs_a_strictly_better_score(larger: bool) -> None:
         ({"settings": {"basis": "fourier"}}, UnknownName, "Unknown basis 'fourier'"),
         ({"settings": {"basis": "optimal", "token_route": "projected"}}, InvalidParameter, "must be 'stored'"),
         ({"model": "polyforme"}, UnknownName, "Did you mean 'polyformer'"),
-        ({"device": "tpu"}, InvalidParameter, "'device' must be auto, cpu or cuda"),
+        ({"device": "tpu"}, InvalidParameter, "'device' must be auto, cpu, cuda or mps"),
         ({"protocol": "fixed"}, UnknownName, "no split protocol 'fixed'"),
         ({"data": "minefield:width=1"}, InvalidParameter, "'width' of minefield must be"),
         ({"data": "nowhere/graph"}, FileNotFoundError, "no graph at 'nowhere/graph'"),

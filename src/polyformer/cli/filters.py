@@ -11,6 +11,7 @@ from polyformer.cli.options import (
     AnotherGraph,
     Clusters,
     DataRoot,
+    Device,
     JsonSummary,
     MemoryLimit,
     NodeSelection,
@@ -36,6 +37,7 @@ def filters(
     ] = 21,
     tokens: StoredTokens = None,
     memory: MemoryLimit = None,
+    device: Device = "auto",
     data_root: DataRoot = None,
     json_only: JsonSummary = False,
 ) -> None:
@@ -59,7 +61,7 @@ def filters(
     display = Display(json_only)
     limit = None if memory is None else parse_bytes(memory)
     opened = Run.open_model(run)
-    model = opened.model()
+    model = opened.model(device)
     check_table_path(out, TABLE_ENDINGS[:1])
     with display.reporter() as reporter:
         task = opened.task(data, None if data_root is None else str(data_root), reporter)

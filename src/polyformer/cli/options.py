@@ -18,6 +18,7 @@ __all__ = [
     "Basis",
     "Clusters",
     "DataRoot",
+    "Device",
     "FeatureRun",
     "JsonSummary",
     "MemoryLimit",
@@ -44,6 +45,8 @@ FeatureRun = Annotated[
 JsonSummary = Annotated[
     bool, typer.Option("--json", help="Print a summary as JSON on stdout and nothing else on stdout.")
 ]
+Device = Annotated[str, typer.Option(help="Device to compute on: auto, cpu, cuda or mps.")]
+
 MemoryLimit = Annotated[
     str | None,
     typer.Option(

@@ -14,6 +14,7 @@ from polyformer.cli.node_choice import select_nodes
 from polyformer.cli.options import (
     AnotherGraph,
     DataRoot,
+    Device,
     JsonSummary,
     NodeSelection,
     StoredTokens,
@@ -84,6 +85,7 @@ class PredictOptions:
             "the new nodes."
         ),
     ] = "frozen"
+    device: Device = "auto"
     data_root: DataRoot = None
     json_only: JsonSummary = False
 
@@ -118,10 +120,10 @@ def predict(options: PredictOptions) -> None:
     from polyformer.table_writer import check_table_path
 
     display = Display(options.json_only)
-    on_ray(options.engine, options.address, options.workers)  # refuses options that contradict each other
+    spread = on_ray(options.engine, options.address, options.workers)  # refuses options that contradict each other
     limit = None if options.memory is None else parse_bytes(options.memory)
     run = Run.open_model(options.run)
-    card, model = run.load()
+    card, model = run.load("cpu" if spread else options.device)
     check_table_path(options.out)
     coverage = None if options.coverage is None else card.coverage(options.coverage)
     with display.reporter() as reporter:

@@ -178,7 +178,7 @@ def _train(display: Display, request: RunRequest, options: TrainOptions, spread:
     from polyformer.training.torchrun import environment_workers
 
     with (
-        environment_workers() as group,
+        environment_workers(request.device) as group,
         run_directory(options.out, request.data, request.model, group) as place,
         saying_what_stays(place),
         graceful_interrupt(display.say, lambda: what_stays(place)) as should_stop,

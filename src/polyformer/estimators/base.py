@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
+from polyformer.devices import choose_device
 from polyformer.errors import InvalidData, InvalidParameter
 from polyformer.estimators.inputs import ReadLabels, as_graph, is_graph, labels_of, masks_of, read_node_ids
 from polyformer.estimators.parameters import ModelParameters
@@ -21,7 +22,6 @@ from polyformer.graph import Graph
 from polyformer.objectives import label_units
 from polyformer.reporter import SILENT, Reporter
 from polyformer.runs.config import write_estimator_config
-from polyformer.runs.preparation import choose_device
 from polyformer.runs.run import Run
 from polyformer.runs.saved_model import ModelCard
 from polyformer.splits import Split, has_label, hold_out
@@ -231,7 +231,7 @@ class NodeEstimator(ModelParameters):
     def load(cls, directory: str | Path) -> Self:
         """An estimator from :meth:`save`, or from the run directory of ``polyformer train``."""
         run = Run.open_model(directory)
-        card, model = run.load()
+        card, model = run.load("cpu" if run.device == "cpu" else "auto")  # the device of the training may not be here
         of_values = card.objective == "regression"
         if of_values != cls._of_values:
             other = "PolyFormerRegressor" if of_values else "PolyFormerClassifier"

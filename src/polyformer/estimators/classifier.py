@@ -25,7 +25,7 @@ class PolyFormerClassifier(ClassifierMixin, FilterViews, NodeEstimator):
         graph: the graph whose node ids ``fit`` and ``predict`` take, as ``cross_val_score`` and ``GridSearchCV`` do;
             it is never copied.
         seed: seed for the initial parameters, batches, dropout and drawn validation nodes.
-        device: ``auto``, ``cpu`` or ``cuda``.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         settings: settings of the model and of its training by name. ``basis`` may be a name, a spec such as
             ``"jacobi:a=1,b=0.5"`` or a basis object, also one of your own.
 

@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from polyformer.arrays import writable
+from polyformer.devices import fits, multiplies_sparse
 from polyformer.feature_scaling import ScaledFeatures
 from polyformer.graph_checks import Features
+from polyformer.propagation.device_products import DeviceMatrix
 from polyformer.propagation.kernel import SparseBlock
 
 __all__ = ["FeatureMatrix"]
@@ -40,9 +42,34 @@ class FeatureMatrix:
             turned = sp.csr_matrix(entries.T)
             self.positions = turned.data
             self.transposed = replace(SparseBlock.of_matrix(turned), values=self._values()[self.positions])
+        self._on_devices: dict[torch.device, DeviceMatrix | Tensor | None] = {}
 
     def product(self, weight: Tensor, dropout: float = 0.0) -> Tensor:
-        """dropout(X) W with gradients for W: (d, c) -> (N, c)."""
+        """dropout(X) W on the device of W, with gradients for W: (d, c) -> (N, c)."""
+        there = self._on_device(weight.device)
+        if isinstance(there, DeviceMatrix):
+            return there.product(weight, functional.dropout(there.values.to(weight.dtype), dropout))
+        if there is not None:
+            return functional.dropout(there.to(weight.dtype), dropout) @ weight
+        return self._product_on_cpu(weight.cpu(), dropout).to(weight.device)
+
+    def _on_device(self, device: torch.device) -> DeviceMatrix | Tensor | None:
+        """The features on a device where they fit; None for the CPU. Asked once for each device."""
+        if not multiplies_sparse(device):
+            return None
+        if device not in self._on_devices:
+            size = DeviceMatrix.bytes_of(self.source) if self.dense is None else self.dense.nbytes
+            place: DeviceMatrix | Tensor | None = None
+            if fits(size, device):
+                place = DeviceMatrix(self._scipy(), device) if self.dense is None else self.dense.to(device)
+            self._on_devices[device] = place
+        return self._on_devices[device]
+
+    def _scipy(self) -> sp.csr_matrix:
+        """Sparse features with the entries that the kernel reads."""
+        return sp.csr_matrix((self._values(), self.matrix.indices, self.matrix.indptr), self.shape)
+
+    def _product_on_cpu(self, weight: Tensor, dropout: float) -> Tensor:
         if self.dense is not None:
             return functional.dropout(self.dense.to(weight.dtype), dropout) @ weight
         matrix, transposed = self.matrix, self.transposed
@@ -53,7 +80,7 @@ class FeatureMatrix:
 
     def linear(self, layer: nn.Linear, dropout: float = 0.0) -> Tensor:
         """``layer(dropout(X))`` on the layer's device: (N, out)."""
-        out = self.product(layer.weight.cpu().t(), dropout).to(layer.weight.device)
+        out = self.product(layer.weight.t(), dropout)
         return out if layer.bias is None else out + layer.bias
 
     def rows(self, nodes: Tensor) -> Tensor:

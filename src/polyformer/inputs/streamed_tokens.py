@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyformer.devices import to_device
 from polyformer.inputs.token_inputs import RowInput
 from polyformer.stores.ahead import ReadAhead, window_order
 from polyformer.stores.directory import StoredTokens
@@ -47,7 +48,7 @@ class StreamedInput(RowInput):
         tokens = None if self._reader is None else self._reader.take(rows)
         if tokens is None:
             tokens = self._rows.fetch(rows)
-        return tokens.to(like.device, like.dtype)
+        return to_device(tokens, like)
 
     def shuffle(self, nodes: Tensor, random: np.random.Generator) -> Iterator[Tensor]:
         """Chunks of rows in random order, shuffled within windows; generator and chunks alone decide the order."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from polyformer.bases import FixedBasis
+from polyformer.devices import fits, multiplies_sparse, to_device
 from polyformer.feature_scaling import ScaledFeatures
 from polyformer.graph_checks import Features
 from polyformer.inputs.feature_matrix import FeatureMatrix
@@ -73,7 +74,7 @@ class RowInput(TokenInput):
 
 
 class StoredInput(RowInput):
-    """Rows of tokens that are in memory.
+    """Rows of tokens that are in memory; on a GPU, where they fit, from the first time that they are asked for there.
 
     Args:
         tokens: (n, K+1, d).
@@ -83,10 +84,20 @@ class StoredInput(RowInput):
     def __init__(self, tokens: Tensor, nodes: np.ndarray | None = None) -> None:
         self.tokens = tokens
         self._index = RowIndex(nodes, len(tokens))
+        self._kept_on: torch.device | None = None
 
     def rows(self, nodes: Tensor, like: Tensor) -> Tensor:
+        self._keep_on(like.device)
         rows = torch.from_numpy(self._index(nodes.cpu().numpy()))
-        return self.tokens[rows].to(like.device, like.dtype)
+        return to_device(self.tokens[rows.to(self.tokens.device)], like)
+
+    def _keep_on(self, device: torch.device) -> None:
+        """Move all tokens to the device of the model, if they fit there; asked once for each device."""
+        if device == self._kept_on:
+            return
+        self._kept_on = device
+        if device.type == "cpu" or fits(self.tokens.nbytes, device):
+            self.tokens = self.tokens.to(device)
 
 
 class ProjectedInput(TokenInput):
@@ -100,12 +111,12 @@ class ProjectedInput(TokenInput):
         self.operator = DifferentiableOperator(operator)
 
     def embed(self, nodes: Tensor, linear: nn.Linear) -> Tensor:
-        weight = linear.weight
-        projected = self.features.product(weight.cpu().t())  # (N, hidden)
+        weight = linear.weight if multiplies_sparse(linear.weight.device) else linear.weight.cpu()
+        projected = self.features.product(weight.t())  # (N, hidden)
         tokens = self.operator.chebyshev(projected, self.order, nodes)  # (B, K+1, hidden)
         if self.mixing is not None:
-            tokens = torch.matmul(self.mixing.to(tokens.dtype), tokens)
-        tokens = tokens.to(weight.device)
+            tokens = torch.matmul(self.mixing.to(tokens), tokens)
+        tokens = tokens.to(linear.weight.device)
         return tokens if linear.bias is None else tokens + linear.bias
 
 

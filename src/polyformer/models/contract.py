@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyformer.devices import rows_per_slice
 from polyformer.errors import InvalidData, InvalidParameter
 from polyformer.graph import Graph
 from polyformer.graph_checks import Features
@@ -20,7 +21,6 @@ from polyformer.models.token_function import TokenFunction
 from polyformer.reporter import SILENT, Reporter
 
 __all__ = [
-    "ROWS_PER_SLICE",
     "NodeModel",
     "Workload",
     "bound",
@@ -30,9 +30,6 @@ __all__ = [
 ]
 
 Part = TypeVar("Part")
-
-ROWS_PER_SLICE = 1024
-"""Number of rows whose activations stay in cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,5 +245,5 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def in_slices(compute: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
-    """``compute(rows)`` in slices that stay in cache, for passes that keep nothing for a gradient."""
-    return torch.cat([compute(part) for part in rows.split(ROWS_PER_SLICE)])
+    """``compute(rows)`` in slices that suit the device, for passes that keep nothing for a gradient."""
+    return torch.cat([compute(part) for part in rows.split(rows_per_slice(rows.device))])

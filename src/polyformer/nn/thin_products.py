@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from polyformer.devices import has_float64
 from polyformer.nn.tracing import is_recorded
 
 __all__ = ["Factors", "normalised_factors"]
@@ -39,10 +40,10 @@ def normalised_factors(tokens: Tensor, linear: nn.Linear, norm: nn.LayerNorm) ->
 
     The mean square is a quadratic form of (x, 1), computed in float64. Multiplying the right factor by a matrix of C
     rows costs as much as C more rows of the left one; factors are given only where all of this is at most half the
-    work, and never where operations are recorded for batches of any size.
+    work, never where operations are recorded for batches of any size, and never on a device without float64.
     """
     channels, rank = linear.out_features, linear.in_features + 2
-    if is_recorded() or 2 * rank * (len(tokens) + channels) > channels * len(tokens):
+    if is_recorded() or not has_float64(tokens.device) or 2 * rank * (len(tokens) + channels) > channels * len(tokens):
         return None
     affine = torch.cat([linear.weight.t(), linear.bias[None]])  # (d+1, C)
     centred = affine - affine.mean(dim=1, keepdim=True)

@@ -2,7 +2,8 @@ r"""The operator P inside a model: products and polynomials of P with gradients,
 
 P is symmetric, so a gradient goes back through the same recurrences: the adjoint of :math:`x \mapsto T_k(M) x` is
 Clenshaw's recurrence, and the adjoint of Lanczos is the three-term recurrence run backwards. All functions take (N, c)
-tensors of any width, in float32 or float64, and compute the products on the CPU. Second derivatives raise an error.
+tensors of any width, in float32 or float64. The kernel computes the products on the CPU; where x is on a device that
+multiplies sparse matrices, torch computes them there. Second derivatives raise an error on the CPU.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from torch.autograd.function import once_differentiable
 
 from polyformer.arrays import aligned_empty
 from polyformer.bases.optimal import Recurrence
+from polyformer.devices import fits, multiplies_sparse
 from polyformer.operators import Operator
+from polyformer.propagation.device_products import DeviceMatrix, device_chebyshev
 from polyformer.propagation.recurrences import Propagator, column_blocks, padded
 from polyformer.stores.mixing import mix_orders
 
@@ -41,13 +44,20 @@ class DifferentiableOperator:
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
         self._propagators: dict[Any, Propagator] = {}
+        self._on_devices: dict[torch.device, DeviceMatrix | None] = {}
 
     def product(self, x: Tensor) -> Tensor:
         """P x: (N, c) -> (N, c), in O(|E| c)."""
+        matrix = self._on_device(x.device)
+        if matrix is not None:
+            return matrix.product(x)
         return _Product.apply(x.cpu(), self._propagator(x.dtype)).to(x.device)
 
     def chebyshev(self, x: Tensor, order: int, nodes: Tensor | None = None) -> Tensor:
         """T_0(L̂ - I) x, …, T_K(L̂ - I) x of all nodes or of ``nodes``: (N, c) -> (B, K+1, c), in O(K |E| c)."""
+        matrix = self._on_device(x.device)
+        if matrix is not None:
+            return device_chebyshev(matrix, x, order, None if nodes is None else nodes.to(x.device))
         rows = torch.arange(len(x)) if nodes is None else nodes.cpu()
         if nodes is not None:
             unique, where = rows.unique(return_inverse=True)
@@ -57,6 +67,10 @@ class DifferentiableOperator:
 
     def tokens(self, x: Tensor, mixing: np.ndarray) -> Tensor:
         """g_0(P) x, …, g_K(P) x of all nodes in the basis whose mixing matrix is given: (N, c) -> (N, K+1, c)."""
+        matrix = self._on_device(x.device)
+        if matrix is not None:
+            tokens = device_chebyshev(matrix, x, len(mixing) - 1)
+            return tokens if _is_identity(mixing) else torch.from_numpy(mixing).to(tokens) @ tokens
         return _Tokens.apply(x.cpu(), self._propagator(x.dtype), mixing).to(x.device)
 
     def filter(self, x: Tensor, coefficients: Tensor) -> Tensor:
@@ -78,6 +92,16 @@ class DifferentiableOperator:
     def optimal_recurrence(self, x: np.ndarray, order: int) -> Recurrence:
         """The recurrence of each column of x (N, c), from which its response is computed."""
         return _lanczos(x, self._propagator(torch.float64), order)[1]
+
+    def _on_device(self, device: torch.device) -> DeviceMatrix | None:
+        """P on a device that multiplies sparse matrices, if it fits there; asked once for each device."""
+        if not multiplies_sparse(device):
+            return None
+        if device not in self._on_devices:
+            matrix = self.operator.to_scipy()
+            room = fits(DeviceMatrix.bytes_of(matrix), device)
+            self._on_devices[device] = DeviceMatrix(matrix, device, symmetric=True) if room else None
+        return self._on_devices[device]
 
     def _propagator(self, dtype: torch.dtype) -> Propagator:
         numpy_dtype = torch.empty(0, dtype=dtype).numpy().dtype

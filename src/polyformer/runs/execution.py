@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 
+from polyformer.devices import choose_device
 from polyformer.errors import TrainingDiverged, TrainingInterrupted
 from polyformer.files.run_names import CONFIG
 from polyformer.reporter import SILENT, Reporter, Tee
 from polyformer.runs.directory import removing_failed_start, replace_checkpoint, write_result
 from polyformer.runs.metrics_file import drop_metrics_after, metrics_writer, removed_run
-from polyformer.runs.preparation import Material, check_divisible, choose_device, prepare_run
+from polyformer.runs.preparation import Material, check_divisible, prepare_run
 from polyformer.runs.request import RunRequest
 from polyformer.runs.result import judgement, result_of
 from polyformer.runs.run import Run

@@ -41,7 +41,7 @@ class RunOptions:
     protocol: str | None = setting(None, "How splits are drawn. [default: the paper's way for the data set]")
     split: int = setting(0, "Number of the split of the data set, counted from 0.")
     seed: int = setting(0, "Seed for parameters, batches and dropout.")
-    device: str = setting("auto", "Device to compute on: auto, cpu or cuda.")
+    device: str = setting("auto", "Device to compute on: auto, cpu, cuda or mps.")
     preset: str | None = setting(
         None,
         "Settings by name: `fast` holds settings of ours that need a minute or two, `paper` the published settings, "

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
+from polyformer.devices import choose_device
 from polyformer.errors import FileCorrupt, InvalidParameter
 from polyformer.machine import usable_memory
 from polyformer.models import NodeModel
@@ -27,7 +26,7 @@ from polyformer.training.settings import TrainingSettings
 from polyformer.training.steps import check_optimizer
 from polyformer.training.workload import workload_of
 
-__all__ = ["Material", "check_divisible", "choose_device", "prepare_run"]
+__all__ = ["Material", "check_divisible", "prepare_run"]
 
 
 @dataclass(frozen=True)
@@ -43,15 +42,6 @@ class Material:
     def training(self) -> TrainingSettings:
         """How it is trained, with a number for the batch size."""
         return self.card.training.resolve(len(self.split.train), self.task.graph.num_features)
-
-
-def choose_device(device: str) -> torch.device:
-    """``auto`` is CUDA where there is one."""
-    if device not in ("auto", "cpu", "cuda"):
-        raise InvalidParameter(f"'device' must be auto, cpu or cuda. Got '{device}'.")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise InvalidParameter("'device' is cuda, but torch finds no CUDA device here. Use auto or cpu.")
-    return torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def check_divisible(model: NodeModel, name: str, num_workers: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from polyformer.devices import choose_device
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter, OutputExists
 from polyformer.files import new_directory
 from polyformer.filters import Filters
@@ -204,31 +205,41 @@ class Run:
         request = request if data_root is None else replace(request, data_root=data_root)
         return load_task(request, self.card, reporter.quiet())
 
-    def load(self) -> tuple[ModelCard, NodeModel]:
-        """The card with the calibration that ended the training, and the model in evaluation mode."""
+    def load(self, device: str = "cpu") -> tuple[ModelCard, NodeModel]:
+        """The card with the calibration that ended the training, and the model in evaluation mode on the device."""
+        place = choose_device(device)
         if not (self.path / WEIGHTS).exists():
             raise DataNotFound(
                 f"'{self.path}' holds no trained model yet. Finish it with: polyformer train --resume --out {self.path}"
             )
         model, calibration = read_weights(self.path, self.card)
-        return replace(self.card, calibration=calibration), model
+        return replace(self.card, calibration=calibration), model.to(place)
 
-    def model(self) -> NodeModel:
+    def model(self, device: str = "cpu") -> NodeModel:
         """The trained model in evaluation mode; bind it to a graph before it is asked for nodes."""
-        return self.load()[1]
+        return self.load(device)[1]
 
-    def predict(self, nodes: Any = None, graph: Graph | None = None, *, reporter: Reporter = SILENT) -> np.ndarray:
+    def predict(
+        self, nodes: Any = None, graph: Graph | None = None, *, device: str = "auto", reporter: Reporter = SILENT
+    ) -> np.ndarray:
         """Probabilities of the classes, (n, C), or values of a regression, (n,); NaN for nodes that were removed.
 
         Args:
             nodes: node ids or a mask; all nodes by default.
             graph: another graph with the same features; the run's own data by default.
+            device: the device to compute on: auto, cpu, cuda or mps.
         """
-        card, model = self.load()
+        card, model = self.load(device)
         return predict_nodes(self.path, card, model, self._graph(graph, reporter), nodes, reporter)
 
     def predict_set(
-        self, nodes: Any = None, graph: Graph | None = None, *, coverage: float = 0.9, reporter: Reporter = SILENT
+        self,
+        nodes: Any = None,
+        graph: Graph | None = None,
+        *,
+        coverage: float = 0.9,
+        device: str = "auto",
+        reporter: Reporter = SILENT,
     ) -> np.ndarray:
         """Which classes are in each node's set, (n, C) bool; of a regression the ends of each interval, (n, 2).
 
@@ -237,8 +248,9 @@ class Run:
         Args:
             nodes: node ids or a mask; all nodes by default.
             graph: another graph with the same features; the run's own data by default.
+            device: the device to compute on: auto, cpu, cuda or mps.
         """
-        card, model = self.load()
+        card, model = self.load(device)
         wanted = card.coverage(coverage)
         scores = predict_nodes(self.path, card, model, self._graph(graph, reporter), nodes, reporter)
         return wanted.intervals(scores[:, None]) if wanted.of_values else wanted.sets(scores)
@@ -253,6 +265,7 @@ class Run:
         tokens: str | Path | None = None,
         graph: Graph | None = None,
         tolerance: float = 1e-3,
+        device: str = "auto",
     ) -> np.ndarray:
         """Probabilities (m, C), or values (m,), of m nodes that are not in the graph, which is not changed.
 
@@ -265,8 +278,9 @@ class Run:
             tokens: a token directory of all nodes; without one, the tokens that are needed are computed.
             graph: another graph with the same features; the run's own data by default.
             tolerance: of the full way, where ``tokens`` are given.
+            device: the device to compute on: auto, cpu, cuda or mps.
         """
-        card, model = self.load()
+        card, model = self.load(device)
         predictor = new_nodes_of(card, model, self._graph(graph, SILENT), None if tokens is None else Path(tokens))
         scores = predictor.predict(features, edges, mode, weights, tolerance)
         return scores[:, 0] if card.objective == "regression" else scores
@@ -277,6 +291,7 @@ class Run:
         graph: Graph | None = None,
         *,
         clusters: int | None = None,
+        device: str = "auto",
         reporter: Reporter = SILENT,
     ) -> Filters:
         """The filters of the nodes: coefficients (n, H, K+1), responses (n, H, L) on a grid of λ, and kinds of filters.
@@ -287,8 +302,9 @@ class Run:
             nodes: node ids or a mask; all nodes by default.
             graph: another graph with the same features; the run's own data by default.
             clusters: how many kinds of filters; by default 2 to 6, chosen by silhouette.
+            device: the device to compute on: auto, cpu, cuda or mps.
         """
-        card, model = self.load()
+        card, model = self.load(device)
         return describe_nodes(self.path, card, model, self._graph(graph, reporter), nodes, clusters, reporter)
 
     def export(self, out: str | Path) -> Export:

@@ -116,7 +116,10 @@ class Trainer(Steps):
             self.save()
             raise
         self.save()
-        self.best_parameters = self.workers.first(lambda: self.best_parameters)
+        # Sent from the CPU: the number of a device means another one to another worker, or none.
+        self.best_parameters = self.workers.first(
+            lambda: {name: tensor.cpu() for name, tensor in self.best_parameters.items()}
+        )
         self.model.load_state_dict(self.best_parameters)
 
     def _run_epochs(self) -> None:

@@ -78,8 +78,9 @@ class Steps:
         self.model, self.objective, self.settings, self.workers = model, objective, settings, workers
         self.device = next(model.parameters()).device
         self.train_nodes = torch.from_numpy(split.train)
-        dtype = torch.float64 if labels.dtype.kind == "f" else torch.long  # as read: a large mean leaves no digits else
-        self.train_labels = torch.from_numpy(labels[split.train]).to(self.device, dtype)
+        # Values stay as read, in float64 on the CPU: a large mean leaves no digits else, and not all devices have it.
+        place, dtype = ("cpu", torch.float64) if labels.dtype.kind == "f" else (self.device, torch.long)
+        self.train_labels = torch.from_numpy(labels[split.train]).to(place, dtype)
         self.owned = None if workers.count == 1 else torch.from_numpy(owned_nodes(split.train, settings, workers))
         self.weights: Tensor | None = None
         if settings.class_weights == "balanced" and labels.dtype.kind != "f":
@@ -153,9 +154,9 @@ class Steps:
         Each worker divides by the normaliser of the whole batch, so that losses and gradients add up over all.
         """
         self.optimizer.zero_grad(set_to_none=True)
-        scale = self.objective.normaliser(self.train_labels[rows.to(self.device)], self.weights)
+        scale = self.objective.normaliser(self.train_labels[rows.to(self.train_labels.device)], self.weights)
         rows = self._part(rows)
-        labels = self.train_labels[rows.to(self.device)]
+        labels = self.train_labels[rows.to(self.train_labels.device)]
 
         def loss(outputs: Tensor, part: slice) -> Tensor:
             return self.objective.loss(outputs, labels[part], self.weights) / scale

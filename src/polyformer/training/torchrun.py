@@ -10,20 +10,25 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
+from polyformer.devices import choose_device
 from polyformer.errors import InvalidParameter
 from polyformer.training.distributed import ALONE, PATIENCE, ProcessGroup, Workers
 
 __all__ = ["backend", "environment_workers"]
 
 
-def backend() -> str:
+def backend(device: str = "auto") -> str:
     """Between GPUs nccl, between CPUs gloo, which always carries what is said besides the gradients."""
-    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    return "cpu:gloo,cuda:nccl" if choose_device(device).type == "cuda" else "gloo"
 
 
 @contextlib.contextmanager
-def environment_workers() -> Iterator[Workers]:
-    """The processes that ``torchrun``, or whoever sets the same variables, has started; else this one alone."""
+def environment_workers(device: str = "auto") -> Iterator[Workers]:
+    """The processes that ``torchrun``, or whoever sets the same variables, has started; else this one alone.
+
+    Args:
+        device: what the run computes on; each worker takes a GPU of its own, unless that is the CPU.
+    """
     try:
         alone = int(os.environ.get("WORLD_SIZE", "1")) < 2
         meeting = None if alone else next(iter(rendezvous("env://", timeout=PATIENCE)))
@@ -36,9 +41,9 @@ def environment_workers() -> Iterator[Workers]:
         yield ALONE
         return
     store, rank, count = meeting
-    if torch.cuda.is_available():
+    if choose_device(device).type == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank % torch.cuda.device_count())))
-    dist.init_process_group(backend(), store=store, rank=rank, world_size=count, timeout=PATIENCE)
+    dist.init_process_group(backend(device), store=store, rank=rank, world_size=count, timeout=PATIENCE)
     group = ProcessGroup(store)
     try:
         with group.watched():

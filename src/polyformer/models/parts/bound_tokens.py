@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from polyformer.bases import Recurrence
+from polyformer.devices import rows_per_slice
 from polyformer.inputs.streamed_tokens import StreamedInput
 from polyformer.inputs.token_inputs import ProjectedInput, RowInput, TokenInput
-from polyformer.models.contract import ROWS_PER_SLICE, in_slices
+from polyformer.models.contract import in_slices
 
 __all__ = ["BoundTokens"]
 
@@ -62,7 +63,7 @@ class BoundTokens:
     ) -> Tensor:
         """A function of each node's tokens, without gradients: (B,) -> (B, …).
 
-        The nodes are worked through in slices that stay in cache, in the order in which tokens lie on disk. The
+        The nodes are worked through in slices that suit the device, in the order in which tokens lie on disk. The
         projected route propagates once for all nodes.
 
         Args:
@@ -74,7 +75,8 @@ class BoundTokens:
         if not isinstance(source, RowInput):
             return in_slices(from_hidden, source.embed(nodes, linear))
         results: Tensor | None = None
-        with contextlib.closing(source.ahead(nodes, iter(source.sort(nodes).split(ROWS_PER_SLICE)))) as slices:
+        step = rows_per_slice(linear.weight.device)
+        with contextlib.closing(source.ahead(nodes, iter(source.sort(nodes).split(step)))) as slices:
             for positions in slices:
                 values = from_tokens(source.scaled_rows(nodes[positions], linear.weight))
                 if results is None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polyformer.bases import FixedBasis
+from polyformer.devices import rows_per_slice
 from polyformer.errors import InvalidParameter
 from polyformer.inputs.token_inputs import RowInput
 from polyformer.models.contract import bound
@@ -17,7 +18,6 @@ from polyformer.models.token_function import TokenFunction
 
 __all__ = ["TokenModel", "TokenSettings"]
 
-_STEP_BYTES = 1 << 26
 _BYTES_PER_CHANNEL = 48
 
 
@@ -59,9 +59,9 @@ class TokenModel(TokenReader):
 
     @property
     def rows_per_step(self) -> int:
-        """As many rows as have about 64 MiB of activations: more rows take memory and bring no speed."""
+        """As many rows as have activations that suit the device."""
         row_bytes = _BYTES_PER_CHANNEL * self.depth * (self.order + 1) * self.settings.hidden_channels
-        return min(max(_STEP_BYTES // row_bytes, 128), 1024)
+        return rows_per_slice(self.input.weight.device, row_bytes)
 
     def forward(self, nodes: Tensor) -> Tensor:
         if not torch.is_grad_enabled():
