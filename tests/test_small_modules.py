@@ -31,7 +31,6 @@ from polyformer.files import (
     read_json,
     reporting_io_errors,
     sync_directory,
-    try_lock,
     write_json,
     write_whole,
 )
@@ -39,6 +38,7 @@ from polyformer.files.schema import Schema, TableOf
 from polyformer.machine import available_memory, format_bytes, parse_bytes, peak_memory
 from polyformer.registry import Registry, format_spec, parse_spec
 from polyformer.settings import build_settings, setting, split_settings
+from polyformer.system import try_lock
 
 THING = Schema("a thing", TableOf())
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from polyformer.errors import FileCorrupt
+from polyformer.system import OPEN_FLAGS, advise, read_at
 
 __all__ = ["RowReader", "aligned_empty", "row_pieces", "row_ranges", "writable"]
 
@@ -61,13 +62,13 @@ class RowReader:
         self._handle: int | None = None
         self._offset = 0
         if isinstance(array, np.memmap) and _is_whole(array):
-            self._handle = os.open(str(array.filename), os.O_RDONLY)
+            self._handle = os.open(str(array.filename), os.O_RDONLY | OPEN_FLAGS)
             self._offset = array.offset
             self._advise(0, 0, "POSIX_FADV_SEQUENTIAL")
 
     def _advise(self, start: int, length: int, advice: str) -> None:
-        if self._handle is not None and hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._handle, start, length, getattr(os, advice))
+        if self._handle is not None:
+            advise(self._handle, start, length, advice)
 
     def room(self, rows: int) -> np.ndarray | None:
         """Memory for :meth:`read` to read that many rows into; None where nothing is copied."""
@@ -82,7 +83,7 @@ class RowReader:
         view = memoryview(rows.reshape(-1).view(np.uint8).data)
         begin, done = self._offset + start * self.row_bytes, 0
         while done < len(view):
-            count = os.preadv(self._handle, [view[done:]], begin + done)
+            count = read_at(self._handle, view[done:], begin + done)
             if count == 0:
                 raise FileCorrupt(
                     f"'{getattr(self.array, 'filename', '')}' ended while it was read: it has been cut off. "

@@ -89,12 +89,12 @@ def _left_in_groups() -> Iterator[int]:
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process now."""
+    """Resident memory of this process now; where the system does not say, the most that it was."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError, IndexError):
-        return 512 << 20  # a guess where the system does not say
+        return _highest_resident() or 512 << 20  # a guess where the system does not say
 
 
 def usable_memory() -> int:
@@ -197,10 +197,15 @@ def peak_memory() -> int:
         return int(status.split("VmHWM:")[1].split()[0]) * 1024
     except (OSError, ValueError, IndexError):
         pass
+    return _highest_resident() or resident_bytes()
+
+
+def _highest_resident() -> int | None:
+    """The largest resident size so far by ``getrusage``; None where there is no such function, as on Windows."""
     try:
         import resource
-    except ImportError:  # Windows has no such module
-        return resident_bytes()
+    except ImportError:
+        return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

@@ -33,6 +33,7 @@ def graceful_interrupt(announce: Callable[[str], None], stays: Callable[[], str]
             announce(f"Stopping after this step or epoch; press Ctrl-C again to stop at once ({stays()}).")
 
     signals = [signal.SIGINT, signal.SIGTERM]
+    signals += [signal.Signals[name] for name in ("SIGBREAK",) if name in signal.Signals.__members__]  # Windows
     hangup = getattr(signal, "SIGHUP", None)  # not on every system
     if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:  # nohup makes the program ignore SIGHUP
         signals.append(hangup)

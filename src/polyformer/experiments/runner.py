@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from polyformer.experiments.plan import Job
 from polyformer.experiments.records import Records
 from polyformer.machine import usable_memory
 from polyformer.reporter import SILENT, Reporter
+from polyformer.system import CHILD_OPTIONS, interrupt
 from polyformer.user_cache import PRECOMPUTED_VARIABLE
 
 __all__ = ["JobResults", "run_jobs"]
@@ -79,7 +79,7 @@ class _Workers:
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 env=environment,
-                start_new_session=True,  # Ctrl-C reaches only the runner, which passes it on once
+                **CHILD_OPTIONS,  # Ctrl-C reaches only the runner, which passes it on once
             )
         self.running.append(_Running(job, process, log, time.monotonic()))
 
@@ -112,7 +112,7 @@ class _Workers:
     def stop(self) -> None:
         """Ask all processes to save and end, and wait for them with one deadline for all."""
         for entry in self.running:
-            entry.process.send_signal(signal.SIGINT)
+            interrupt(entry.process)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         for entry in self.running:
             with contextlib.suppress(subprocess.TimeoutExpired):

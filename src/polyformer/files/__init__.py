@@ -38,7 +38,7 @@ from polyformer.files.json_files import (
     read_json_lines,
     write_json,
 )
-from polyformer.files.locks import is_held, locked, try_lock
+from polyformer.files.locks import is_held, locked
 from polyformer.files.npy import (
     NpyHeader,
     NpyWriter,
@@ -119,7 +119,6 @@ __all__ = [
     "source_bytes",
     "sync_directory",
     "sync_file",
-    "try_lock",
     "write_json",
     "write_npy",
     "write_npz",

@@ -16,6 +16,7 @@ from polyformer.errors import DataNotFound, FileCorrupt, InvalidData, OutOfResou
 from polyformer.interrupts import is_interrupt
 from polyformer.limits import INFLATION
 from polyformer.machine import format_bytes, is_out_of_memory, usable_memory
+from polyformer.system import OPEN_FLAGS
 
 __all__ = [
     "GET_AGAIN",
@@ -98,7 +99,7 @@ def open_regular(path: Path, buffering: int = -1) -> io.BufferedReader | io.File
         OSError: there is no such file, or it cannot be opened.
         ValueError: what is there is not a file.
     """
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
     try:
         _check_kind(os.fstat(handle))
         return cast("io.BufferedReader | io.FileIO", os.fdopen(handle, "rb", buffering=buffering))

@@ -12,26 +12,11 @@ from pathlib import Path
 from typing import IO
 
 from polyformer.errors import PolyformerError
+from polyformer.system import OPEN_FLAGS, try_lock
 
-__all__ = ["is_held", "locked", "try_lock"]
+__all__ = ["is_held", "locked"]
 
 _POLL_SECONDS = 0.05
-
-
-def try_lock(file: IO[bytes]) -> bool:
-    """Whether no other process holds an open file; it is this one's then, until it is closed or the process ends.
-
-    Where files cannot be locked, as on some shared file systems, nobody is known to hold one.
-    """
-    try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):  # no such locks on this system, or not here
-        return True
-    return True
 
 
 @contextlib.contextmanager
@@ -58,7 +43,7 @@ def locked(
 
 def _open_lock(path: Path, create: int = os.O_CREAT) -> IO[bytes]:
     """The lock file, open to be held; a pipe or a device in its place is refused instead of waited for."""
-    handle = os.open(path, os.O_RDWR | create | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0), 0o666)
+    handle = os.open(path, os.O_RDWR | create | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS, 0o666)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise OSError(errno.EINVAL, "it is no file", str(path))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 from polyformer.errors import FileCorrupt
 from polyformer.files.guard import RESTORE, open_regular
 from polyformer.machine import num_cores
+from polyformer.system import read_at
 
 __all__ = ["CHUNK_BYTES", "WHOLE_BYTES", "check_sealed", "plain_name", "reseal_file", "seal_file", "seal_files"]
 
@@ -166,7 +166,8 @@ def _hash_chunks(path: Path, chunks: Sequence[int]) -> list[str]:
 
 def _hash_chunk(handle: int, chunk: int) -> str:
     digest, begin, done = hashlib.blake2b(digest_size=_HASH_BYTES), chunk * CHUNK_BYTES, 0
-    while done < CHUNK_BYTES and (data := os.pread(handle, CHUNK_BYTES - done, begin + done)):
-        digest.update(data)
-        done += len(data)
+    room = memoryview(bytearray(CHUNK_BYTES))
+    while done < CHUNK_BYTES and (count := read_at(handle, room[done:], begin + done)):
+        digest.update(room[done : done + count])
+        done += count
     return base64.b64encode(digest.digest()).decode("ascii")

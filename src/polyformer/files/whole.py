@@ -18,6 +18,7 @@ from typing import IO
 from polyformer.errors import OutputBusy, OutputExists
 from polyformer.files.guard import reporting_io_errors
 from polyformer.files.locks import locked
+from polyformer.system import OPEN_FLAGS, rename_directory, sync
 
 __all__ = [
     "append_line",
@@ -41,7 +42,7 @@ def write_whole(path: Path) -> Iterator[IO[bytes]]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(path)
     # With the rights that a new file of the user has, by the umask.
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -96,7 +97,7 @@ def refuse_existing(path: Path) -> None:
 
 def _rename_directory(source: Path, path: Path) -> None:
     try:
-        os.rename(source, path)
+        rename_directory(source, path)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
@@ -143,11 +144,7 @@ def sync_directory(path: Path) -> None:
 
 def sync_file(path: Path) -> None:
     """Have a file's content, or the names in a directory, on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync(path)
 
 
 def append_line(file: IO[bytes], line: str) -> None:

@@ -16,6 +16,7 @@ from polyformer.bases import FixedBasis
 from polyformer.errors import FileCorrupt, InvalidParameter
 from polyformer.stores.directory import StoredTokens
 from polyformer.stores.mixing import mix_orders
+from polyformer.system import advise, read_at
 
 __all__ = ["RowIndex", "TokenRows"]
 
@@ -130,8 +131,7 @@ class TokenRows:
 
     def _advise(self, advice: str, start: int = 0, length: int = 0) -> None:
         """Tell the system how a part of the file will be used; by default the whole file."""
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._file.fileno(), start, length, getattr(os, advice))
+        advise(self._file.fileno(), start, length, advice)
 
     def _read_run(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Read rows that have small gaps or none between them."""
@@ -154,7 +154,7 @@ class TokenRows:
         start, size = self._start + first * self.row_bytes, out.nbytes
         view, done = out.reshape(-1).view(np.uint8).data, 0
         while done < size:
-            count = os.preadv(self._file.fileno(), [view[done:]], start + done)
+            count = read_at(self._file.fileno(), view[done:], start + done)
             if count == 0:
                 raise FileCorrupt(f"'{self.path}' ends before row {first + len(out)}. Make the tokens again.")
             done += count
