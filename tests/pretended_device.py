@@ -16,6 +16,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_flatten, tree_map
 
+from polyformer.nn import tracing
+
 __all__ = ["DeviceFault", "PretendedTensor", "pretended_device"]
 
 _BELIEVED = torch.device("meta")
@@ -158,6 +160,8 @@ def pretended_device(kind: str = "cuda", free_bytes: int = 1 << 40) -> Iterator[
                 manual_seed_all=lambda seed: None,
             ),
             mock.patch.object(torch.backends.mps, "is_available", return_value=kind == "mps"),
+            # The kernel must be kept from these tensors by their device, not by the mode that they work in.
+            mock.patch.object(tracing, "_dispatch_modes", return_value=0),
             mock.patch.object(PretendedTensor, "claimed", torch.device(kind, 0)),
             _Operations(),
         ):

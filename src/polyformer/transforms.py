@@ -14,7 +14,9 @@ __all__ = ["PolyTokens"]
 
 
 class PolyTokens(BaseTransform):  # type: ignore[misc]
-    """Writes ``data.tokens``, the (N, K+1, d) polynomial tokens of ``data.x``.
+    """Writes ``data.tokens``, the (N, K+1, d) polynomial tokens of ``data.x``, on the device of ``data.x``.
+
+    The CPU computes them.
 
     Args:
         basis, order, self_loops: see :func:`polyformer.compute_tokens`.
@@ -31,7 +33,8 @@ class PolyTokens(BaseTransform):  # type: ignore[misc]
         self.basis, self.order, self.self_loops = resolve_basis(basis), check_order(order), self_loops
 
     def forward(self, data: Any) -> Any:
-        data.tokens = compute_tokens(Graph.from_pyg(data), self.basis, self.order, self.self_loops)
+        tokens = compute_tokens(Graph.from_pyg(data), self.basis, self.order, self.self_loops)
+        data.tokens = tokens.to(data.x.device)
         return data
 
     def __repr__(self) -> str:

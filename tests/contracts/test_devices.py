@@ -5,6 +5,7 @@ No GPU is needed: see :mod:`tests.pretended_device`. What only a real GPU can sh
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,8 @@ def test_an_estimator_is_loaded_onto_the_device(tmp_path: Path) -> None:
         estimator.fit(task.graph, task.labels, train=task.splits[0].train)
         there = estimator.predict_proba(task.graph)
         responses = estimator.filter_response([0, 1], [0.0, 1.0, 2.0])
+        copied = pickle.loads(pickle.dumps(estimator))
+        assert np.allclose(there, copied.predict_proba(task.graph), atol=1e-5)
         estimator.save(tmp_path / "saved")
         loaded = pf.PolyFormerClassifier.load(tmp_path / "saved")
         assert next(loaded._fitted().model.parameters()).device.type == "cuda"

@@ -13,6 +13,7 @@ from polyformer.bases import check_order
 from polyformer.errors import InvalidParameter
 from polyformer.nn.functional import Dropout
 from polyformer.nn.polyattn import PolyAttn
+from polyformer.nn.resetting import reset_children
 from polyformer.nn.stage_functions import finish_stage, gate_coefficients, gate_tokens
 from polyformer.parameter_checks import check_dropout, check_heads, check_positive
 from polyformer.registry import suggest
@@ -43,10 +44,19 @@ class GateScores(nn.Module):
         self.normalise = normalise
         self.factor = (num_tokens * channels) ** -0.5
         self.scores = nn.Linear(num_tokens * channels, heads * num_tokens)
-        # All nodes start with α = 1: the stage begins as one without coefficients, and no order is cut off.
+        self.order_bias = nn.Parameter(torch.empty(heads, num_tokens))
+        self._start_at_one()
+
+    def _start_at_one(self) -> None:
+        """All nodes start with α = 1: the stage begins as one without coefficients, and no order is cut off."""
         nn.init.zeros_(self.scores.weight)
         nn.init.ones_(self.scores.bias)
-        self.order_bias = nn.Parameter(torch.full((heads, num_tokens), 1 / math.tanh(1.0)))
+        nn.init.constant_(self.order_bias, 1 / math.tanh(1.0))
+
+    def reset_parameters(self) -> None:
+        """Parameters as the constructor leaves them."""
+        self.scores.reset_parameters()
+        self._start_at_one()
 
     def filter_coefficients(self, tokens: Tensor) -> Tensor:
         """α: (N, K+1, C) -> (N, H, K+1)."""
@@ -173,6 +183,10 @@ class Cascade(nn.Module):
         self.dropout = Dropout(check_dropout("dropout", dropout))
         self.stages = nn.ModuleList(CascadeStage(*stage) for _ in range(num_layers))
         self.output = nn.Linear(hidden_channels, out_channels)
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, as the constructor does."""
+        reset_children(self)
 
     def forward(self, projected: Tensor, tokens_of: TokensOf) -> Tensor:
         return self.output(self._before(projected, tokens_of, len(self.stages)))

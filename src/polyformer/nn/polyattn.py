@@ -11,6 +11,7 @@ from torch.nn import functional
 from polyformer.bases import check_order
 from polyformer.errors import InvalidParameter
 from polyformer.nn.functional import bias_relu, poly_attention
+from polyformer.nn.resetting import reset_children
 from polyformer.nn.thin_products import Factors
 from polyformer.nn.tracing import is_recorded
 from polyformer.parameter_checks import check_dropout, check_heads, check_positive
@@ -130,8 +131,25 @@ class PolyAttn(nn.Module):
         self.query = nn.Linear(hidden_channels, hidden_channels, bias=False)
         self.key = nn.Linear(hidden_channels, hidden_channels, bias=False)
         self.order_bias = nn.Parameter(torch.ones(heads, num_tokens))
+        self.decay = decay
         self.register_buffer("decays", (torch.arange(num_tokens) + 1.0) ** -decay, persistent=False)
         self.dropout = check_dropout("dropout", dropout)
+
+    @property
+    def in_channels(self) -> int:
+        """Width of the tokens, which is that of the output too."""
+        return self.channels
+
+    @property
+    def out_channels(self) -> int:
+        """Width of the output."""
+        return self.channels
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, as the constructor does; ``decays``, which no file holds, is computed again."""
+        reset_children(self)
+        nn.init.ones_(self.order_bias)
+        self.decays.copy_((torch.arange(self.order + 1) + 1.0) ** -self.decay)
 
     def forward(self, tokens: Tensor, factors: Factors | None = None) -> Tensor:
         """Attend; where ``factors`` give the tokens as a thin product, the order-wise MLPs have much less work."""

@@ -13,6 +13,7 @@ from polyformer.nn.functional import add_dropout
 from polyformer.nn.polyattn import PolyAttn
 from polyformer.nn.pretrained import read_pretrained
 from polyformer.nn.readout import read_out
+from polyformer.nn.resetting import reset_children
 from polyformer.nn.thin_products import Factors, normalised_factors
 from polyformer.parameter_checks import check_dropout, check_positive
 
@@ -73,7 +74,7 @@ class PolyFormer(nn.Module):
     One Linear shared by all orders, L blocks, then sum over the tokens - dropout - Linear - ReLU - dropout - Linear.
 
     Args:
-        in_channels: d, width of the tokens.
+        in_channels: d, width of the tokens; -1 takes the width of the first tokens that the model sees.
         hidden_channels: width inside the model.
         out_channels: number of outputs per node.
         order: K.
@@ -113,7 +114,7 @@ class PolyFormer(nn.Module):
         super().__init__()
         ffn_channels = hidden_channels if ffn_channels is None else ffn_channels
         check_positive(
-            in_channels=in_channels,
+            in_channels=1 if in_channels == -1 else in_channels,
             hidden_channels=hidden_channels,
             out_channels=out_channels,
             num_layers=num_layers,
@@ -121,9 +122,21 @@ class PolyFormer(nn.Module):
         )
         check_dropout("attention_dropout", attention_dropout)
         block = (hidden_channels, order, heads, ffn_channels, mlp_ratio, decay, activation, scale, attention_dropout)
-        self.input = nn.Linear(in_channels, hidden_channels)
+        lazy = in_channels == -1
+        self.input = nn.LazyLinear(hidden_channels) if lazy else nn.Linear(in_channels, hidden_channels)
+        self.hidden_channels, self.out_channels = hidden_channels, out_channels
+        self.order, self.num_layers, self.heads = order, num_layers, heads
         self.blocks = nn.ModuleList(PolyFormerBlock(*block) for _ in range(num_layers))
         self.readout = read_out(hidden_channels, out_channels, dropout)
+
+    @property
+    def in_channels(self) -> int:
+        """Width of the tokens; -1 as long as the model has not seen any."""
+        return -1 if self.input.in_features == 0 else self.input.in_features
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, as the constructor does; a module of the device ``meta`` needs ``to_empty`` before."""
+        reset_children(self)
 
     @classmethod
     def from_pretrained(cls, directory: str | Path) -> Self:
