@@ -1,10 +1,13 @@
 // A mapped file that is cut off while it is in use kills the process by SIGBUS; this ends it with a sentence instead.
-#include <signal.h>
+// Windows has no such signal: there the function does nothing.
 #include <stdint.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "border.h"
+
+#ifndef _WIN32
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
 
 namespace {
 
@@ -20,16 +23,22 @@ void end_with_a_sentence(int) {
 }
 
 }  // namespace
+#endif
 
 extern "C" {
 
 int polyformer_catch_bus_errors(int code) try {
+#ifdef _WIN32
+    (void)code;
+    return kDone;
+#else
     struct sigaction action;
     memset(&action, 0, sizeof(action));
     action.sa_handler = end_with_a_sentence;
     sigemptyset(&action.sa_mask);
     code_at_end = code;
     return sigaction(SIGBUS, &action, nullptr) == 0 ? kDone : kFailed;
+#endif
 }
 POLYFORMER_BORDER
 

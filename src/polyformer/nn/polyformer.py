@@ -135,7 +135,7 @@ class PolyFormer(nn.Module):
         return -1 if self.input.in_features == 0 else self.input.in_features
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew, as the constructor does; a module of the device ``meta`` needs ``to_empty`` before."""
+        """Draw all parameters anew, as the constructor does; call ``to_empty`` before it on ``meta``."""
         reset_children(self)
 
     @classmethod
