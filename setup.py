@@ -1,7 +1,8 @@
 """Builds the native kernel; where no compiler is found the package installs without it and runs on scipy.
 
 The kernel knows nothing of Python: one library, and so one wheel, serves every version. ``POLYFORMER_REQUIRE_KERNEL=1``
-makes a build without a kernel fail: wheels for others are built with it.
+makes a build without a kernel fail: wheels for others are built with it. ``POLYFORMER_REPOSITORY`` is the address that
+links of the README lead to on a package index.
 """
 
 import copy
@@ -113,7 +114,14 @@ class Wheel(bdist_wheel):
         return "py3", "none", platform
 
 
+VERSION = runpy.run_path("src/polyformer/version.py")["__version__"]
+REPOSITORY = os.environ.get("POLYFORMER_REPOSITORY") or None  # the address of the repository, which a release knows
+index_readme = runpy.run_path("tools/index_readme.py")["index_readme"]
+
 setup(
+    long_description=index_readme(Path("README.md").read_text(encoding="utf-8"), REPOSITORY, VERSION),
+    long_description_content_type="text/markdown",
+    project_urls={} if REPOSITORY is None else {"Source": REPOSITORY, "Issues": f"{REPOSITORY}/issues"},
     ext_modules=[
         Extension(
             "polyformer.native._kernel",

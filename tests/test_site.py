@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from pathlib import Path
 
 import pytest
 
 from tests.documentation import marked_blocks, page
+from tools import filter_pictures, index_readme
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -43,3 +45,53 @@ def test_one_version() -> None:
 
     assert f"version: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def links(path: Path) -> list[str]:
+    """Targets of the links and pictures of a page, without code blocks."""
+    text = re.sub(r"^ *```.*?^ *```$", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'<img src="([^"]+)"', text)
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of the headings of a page."""
+    titles = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=lambda path: path.name)
+def test_every_link_leads_to_something(path: Path) -> None:
+    for link in links(path):
+        if re.match(r"https?://|mailto:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name) if name else path
+        made = target.suffix == "" and name in ("command-line", "api/index")
+        assert target.exists() or made or target.with_suffix(".rst").exists(), f"{path.name}: {link}"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{path.name}: {link}"
+
+
+def test_the_readme_is_short_and_its_python_runs() -> None:
+    text = page("../README.md")
+    assert len(text.splitlines()) < 120
+    [example] = [block for language, block in marked_blocks("../README.md") if language == "python"]
+    assert len([line for line in example.splitlines() if line]) <= 10
+    exec(compile(example.replace("epochs=20", "epochs=1"), "README.md", "exec"), {})
+
+
+def test_links_of_the_readme_are_whole_on_a_package_index() -> None:
+    assert doctest.testmod(index_readme).failed == 0
+    text = index_readme.index_readme(page("../README.md"), "https://host/me/it", "1.2")
+    assert "](docs/" not in text
+    assert text.count("https://host/me/it/") > 20
+
+
+def test_the_pictures_of_filters_are_those_that_the_tool_draws() -> None:
+    for name, draw in {
+        "filter-signals": filter_pictures.signals,
+        "filter-responses": filter_pictures.filters,
+        "filter-bases": filter_pictures.bases,
+    }.items():
+        drawn = (ROOT / "docs" / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+        assert draw() == drawn, "Run tools/filter_pictures.py."
