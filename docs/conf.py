@@ -29,6 +29,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
+html_show_copyright = False  # the file LICENSE says whose it is
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
