@@ -71,7 +71,7 @@ def gather(
         notes.append("There is no trained model yet, so only the settings and the learning curve are shown.")
         return Findings(run, notes, None)
     trained = Trained(card, model, *run.task_and_split(data_root, reporter))
-    workload = Workload(memory=memory, scratch=run.path)
+    workload = Workload(memory=memory, scratch=run.path, labels=run.shown_labels(trained.task))
     outcome = trained.evaluate(clusters, workload, notes, reporter)
     if importance:  # last, as it binds the model to other features
         outcome = replace(outcome, importance=_importance(trained, workload))
@@ -119,6 +119,6 @@ def learned_filters(
     def compute(ids: np.ndarray) -> tuple[np.ndarray, ...]:
         return (spectral_coefficients(model, ids) if isinstance(model, NodeWiseFilter) else ids,)
 
-    blocks = node_blocks(model, task.graph, compute, Workload(nodes))
+    blocks = node_blocks(model, task.graph, compute, Workload(nodes, labels=run.shown_labels(task)))
     alpha = np.concatenate([part for _, (part,) in blocks])
     return Learned(task, nodes, *filters_of(model, alpha, clusters, by_shape))
