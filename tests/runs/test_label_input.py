@@ -19,6 +19,7 @@ from polyformer.inputs import streamed_tokens
 from polyformer.inputs.label_tokens import LabelledInput
 from polyformer.label_input import KnownLabels, LabelMasks
 from polyformer.models import Workload
+from polyformer.reports.findings import gather
 from polyformer.runs.execution import execute_run
 from polyformer.runs.run import Run
 from polyformer.splits import Split
@@ -227,3 +228,17 @@ def test_known_labels_of_other_classes_are_left_out(tmp_path: Path) -> None:
     assert isinstance(known, KnownLabels)
     assert known.nodes.tolist() == [0, 2]
     assert known.columns.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+
+
+def test_the_report_tells_which_predictions_rest_on_labels(tmp_path: Path) -> None:
+    run = pf.train(made_task(), "cascade", tmp_path / "run", **SMALL, **LABELLED)
+    findings = gather(run.path, importance=False)
+    effect = findings.label_effect
+    assert effect is not None
+    test = np.sort(made_task().splits[0].test)
+    shown, blank = run.predict(test), run.predict(test, show_labels=False)
+    assert (effect.shown, effect.part, effect.nodes) == (40, "test", len(test))
+    assert effect.changed == (shown.argmax(axis=1) != blank.argmax(axis=1)).sum()
+    assert effect.without == (blank.argmax(axis=1) == made_task().labels[test]).mean()
+    plain = pf.train(made_task(), "cascade", tmp_path / "plain", **SMALL)
+    assert gather(plain.path, importance=False).label_effect is None
