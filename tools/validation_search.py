@@ -2,7 +2,8 @@
 
     python -m tools.validation_search TRIALS.jsonl LOG.csv [--splits 0 1 2]
 
-Each line of TRIALS is a JSON object with ``dataset``, ``model`` and the settings that differ from the model's defaults.
+Each line of TRIALS is a JSON object with ``dataset``, ``model`` and the settings that differ from the model's defaults,
+or from those of the ``preset`` that it names.
 A trial whose line is in LOG already is not run again, so a search that was stopped goes on where it was.
 """
 
@@ -16,17 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from polyformer.datasets import load_dataset
 from polyformer.errors import PolyformerError
-from polyformer.models import MODELS
 from polyformer.reporter import EpochRecord, Reporter
-from polyformer.settings import split_settings
+from polyformer.runs.known_labels import StoredLabels
+from polyformer.runs.request import RunRequest
+from polyformer.runs.saved_model import ModelCard
 from polyformer.tasks import Task
 from polyformer.training.loop import Trainer, derive_seed
-from polyformer.training.settings import TrainingSettings
-from polyformer.training.workload import workload_of
+from polyformer.training.workload import label_masks_of, workload_of
 
 COLUMNS = ["dataset", "model", "settings", "split", "seed", "val", "best_epoch", "epochs", "parameters", "cpu_seconds"]
 
@@ -41,12 +41,14 @@ class Progress(Reporter):
 
 def run_trial(task: Task, model_name: str, settings: dict[str, Any], split_number: int, seed: int) -> dict[str, Any]:
     """Train once; returns what the log keeps."""
-    kind, split = MODELS[model_name], task.splits[split_number]
-    own, training = split_settings([kind.settings_type, TrainingSettings], {**kind.training_defaults, **settings})
-    training = training.resolve(len(split.train), task.graph.num_features)
-    torch.manual_seed(derive_seed(seed, 0))
-    model = kind(task.graph.num_features, task.objective.out_channels(task.num_classes), own)
-    model.bind(task.graph, workload_of(split, training))
+    asked = {name: value for name, value in settings.items() if name != "preset"}
+    request = RunRequest(task.name, model_name, preset=settings.get("preset"), settings=asked)
+    card, split = ModelCard.of(model_name, request.resolve_settings(), task), task.splits[split_number]
+    training = card.training.resolve(len(split.train), task.graph.num_features)
+    model = card.build(derive_seed(seed, 0))
+    labels = StoredLabels.of(task, split).known if card.label_channels else None
+    masks = label_masks_of(model, training, len(split.train), seed)
+    model.bind(task.graph, workload_of(split, training, labels=labels, masks=masks))
     trainer = Trainer(
         model,
         task.objective,

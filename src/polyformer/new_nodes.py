@@ -20,6 +20,7 @@ from polyformer.feature_scaling import ScaledFeatures
 from polyformer.graph import Graph
 from polyformer.graph_changes import row_degrees
 from polyformer.graph_checks import check_features, check_weights, to_numpy
+from polyformer.label_input import KnownLabels
 from polyformer.models import NodeModel, Workload
 from polyformer.models.token_function import TokenFunction
 from polyformer.objectives import Objective
@@ -47,6 +48,7 @@ class NewNodes:
         graph: as the model reads it: its features scaled as in training.
         tokens: an open token directory of all nodes of this graph; without one, tokens are computed.
         made_features: the model's features are made from the structure, also those of new nodes.
+        labels: those that a model which reads known labels is shown; new nodes have none.
     """
 
     model: NodeModel
@@ -54,6 +56,7 @@ class NewNodes:
     graph: Graph
     tokens: StoredTokens | None = None
     made_features: bool = False
+    labels: KnownLabels | None = None
 
     def predict(
         self, features: Any, edges: Any, mode: str = "frozen", weights: Any = None, tolerance: float = 1e-3
@@ -82,9 +85,7 @@ class NewNodes:
         with torch.no_grad():
             if "new nodes" not in model.capabilities:
                 return self._whole_pass(rows, pairs, values)
-            chebyshev = (
-                self._frozen(rows, pairs, values) if mode == "frozen" else self._full(rows, pairs, values, tolerance)
-            )
+            chebyshev = self._chebyshev(rows, pairs, values, mode, tolerance)
             tokens = torch.from_numpy(chebyshev if self._mixing is None else self._mixing @ chebyshev)
             return self.objective.scores(self._function.outputs(tokens.to(next(model.parameters()).device)))
 
@@ -92,6 +93,23 @@ class NewNodes:
     def _function(self) -> TokenFunction:
         """The model as a function of tokens, which a model with the capability ``new nodes`` is."""
         return self.model.on_tokens("of this run")
+
+    def _chebyshev(
+        self, rows: np.ndarray, pairs: np.ndarray, weights: np.ndarray | None, mode: str, tolerance: float
+    ) -> np.ndarray:
+        """Chebyshev tokens of new nodes, those of known labels behind those of features: (m, K+1, d + L)."""
+        own = self._frozen(rows, pairs, weights) if mode == "frozen" else self._full(rows, pairs, weights, tolerance)
+        if self._of_labels is None:
+            return own
+        blank = np.zeros((len(rows), self._of_labels.graph.num_features), np.float32)
+        return np.concatenate([own, self._of_labels._chebyshev(blank, pairs, weights, mode, tolerance)], axis=-1)
+
+    @cached_property
+    def _of_labels(self) -> NewNodes | None:
+        """The same with the columns of known labels for features."""
+        if self.labels is None:
+            return None
+        return NewNodes(self.model, self.objective, self.graph.with_features(self.labels.matrix()))
 
     @cached_property
     def _mixing(self) -> np.ndarray | None:
@@ -138,7 +156,8 @@ class NewNodes:
     def _whole_pass(self, rows: np.ndarray, pairs: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
         larger = self._larger_graph(rows, pairs, weights)
         nodes = np.arange(self.graph.num_nodes, larger.num_nodes)
-        self.model.bind(larger, Workload(nodes, len(nodes)))
+        labels = None if self.labels is None else self.labels.on(larger.num_nodes)
+        self.model.bind(larger, Workload(nodes, len(nodes), labels=labels))
         return self.objective.scores(self.model(torch.from_numpy(nodes)))
 
     def _full(self, rows: np.ndarray, pairs: np.ndarray, weights: np.ndarray | None, tolerance: float) -> np.ndarray:

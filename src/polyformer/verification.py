@@ -9,10 +9,10 @@ from typing import Any
 from polyformer.errors import DataNotFound, FileCorrupt
 from polyformer.files import check_sealed, parse_json, read_json, read_small
 from polyformer.files.data_schemas import TOKEN_MANIFEST
-from polyformer.files.run_names import CONFIG, WEIGHTS
+from polyformer.files.run_names import CONFIG, LABELS, WEIGHTS
 from polyformer.graph import Graph
 from polyformer.limits import MOST_JSON_BYTES
-from polyformer.runs.directory import checkpoint_file, tokens_folder
+from polyformer.runs.directory import checkpoint_file, token_folders
 from polyformer.runs.run import Run
 from polyformer.runs.saved_model import read_weights
 from polyformer.stores.directory import StoredTokens
@@ -69,14 +69,18 @@ def _read_model(folder: Path) -> Iterator[str]:
         card = Run.open_model(folder).card
         read_weights(folder, card)
         yield f"'{folder}' holds a trained model, {card.model}."
+    if (folder / LABELS).exists():
+        labels = Run.open_model(folder).labels
+        if labels is not None:
+            yield f"It is shown the labels of {len(labels.nodes):,} training nodes."
     if "data" in parse_json(read_small(folder / CONFIG, MOST_JSON_BYTES), folder / CONFIG):
         run = Run.open(folder)
         result, epochs = run.result, check_epochs(run)
         yield f"The run has {epochs:,} epochs and " + ("a result." if result is not None else "no result yet.")
         if checkpoint_file(folder).exists():
             yield f"Its checkpoint is of epoch {Checkpoint.load(checkpoint_file(folder)).epoch:,}."
-        if tokens_folder(folder).exists():
-            yield from _read_data(tokens_folder(folder))
+        for tokens in token_folders(folder):
+            yield from _read_data(tokens)
 
 
 def check_epochs(run: Run) -> int:

@@ -65,8 +65,9 @@ def filters(
     check_table_path(out, TABLE_ENDINGS[:1])
     with display.reporter() as reporter:
         task = opened.task(data, None if data_root is None else str(data_root), reporter)
+        labels = opened.shown_labels(task, data)
         selected_nodes = select_nodes(nodes, task.labels, task.graph.removed)
-        workload = Workload(selected_nodes, memory=limit, tokens=tokens, scratch=existing_folder(out))
+        workload = Workload(selected_nodes, memory=limit, tokens=tokens, scratch=existing_folder(out), labels=labels)
         count = write_filters(
             out, model, task, workload, clusters=clusters, channel=channel, points=points, reporter=reporter
         )

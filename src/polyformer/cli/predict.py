@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from polyformer.coverage import Coverage
     from polyformer.graph import Graph
+    from polyformer.label_input import KnownLabels
     from polyformer.models import NodeModel, Workload
     from polyformer.reporter import Reporter
     from polyformer.runs.run import Run
@@ -128,11 +129,12 @@ def predict(options: PredictOptions) -> None:
     coverage = None if options.coverage is None else card.coverage(options.coverage)
     with display.reporter() as reporter:
         task = run.task(options.data, None if options.data_root is None else str(options.data_root), reporter)
+        labels = run.shown_labels(task, options.data)
         if options.new is not None:
-            count = _predict_new(card, model, task, options, options.new, coverage)
+            count = _predict_new(card, model, task, options, options.new, coverage, labels)
         else:
             nodes, scratch = _select(options, task), existing_folder(options.out)
-            workload = Workload(nodes, memory=limit, tokens=options.tokens, scratch=scratch)
+            workload = Workload(nodes, memory=limit, tokens=options.tokens, scratch=scratch, labels=labels)
             with _predict(run, card, model, task.graph, options, workload, reporter) as blocks:
                 count = _write(card, blocks, task.ids, options.out, coverage)
     _conclude(display, options, count, coverage)
@@ -167,7 +169,13 @@ def _predict(
 
 
 def _predict_new(
-    card: ModelCard, model: NodeModel, task: Task, options: PredictOptions, nodes: Path, coverage: Coverage | None
+    card: ModelCard,
+    model: NodeModel,
+    task: Task,
+    options: PredictOptions,
+    nodes: Path,
+    coverage: Coverage | None,
+    labels: KnownLabels | None,
 ) -> int:
     """Write the predictions of nodes that two tables describe; returns their number."""
     import numpy as np
@@ -176,7 +184,7 @@ def _predict_new(
     from polyformer.updates.change_tables import read_new_nodes
 
     change = read_new_nodes(nodes, options.edges, task)
-    predictor = new_nodes_of(card, model, task.graph, options.tokens)
+    predictor = new_nodes_of(card, model, task.graph, options.tokens, labels)
     scores = predictor.predict(change.add_features, change.add_edges, options.mode, change.add_weights)
     ids = np.array(change.new_ids)
     return _write(card, iter([(np.arange(len(ids)), scores)]), ids, options.out, coverage)

@@ -22,13 +22,14 @@ from polyformer.graph import Graph
 from polyformer.objectives import label_units
 from polyformer.reporter import SILENT, Reporter
 from polyformer.runs.config import write_estimator_config
+from polyformer.runs.known_labels import StoredLabels
 from polyformer.runs.run import Run
 from polyformer.runs.saved_model import ModelCard
 from polyformer.splits import Split, has_label, hold_out
 from polyformer.tasks import Task, check_trainable
 from polyformer.tokens import check_nodes
 from polyformer.training.loop import Trainer, derive_seed
-from polyformer.training.workload import workload_of
+from polyformer.training.workload import check_label_input, label_masks_of, workload_of
 
 __all__ = ["NodeEstimator", "NotTrained"]
 
@@ -99,10 +100,14 @@ class NodeEstimator(ModelParameters):
         card, prepared = self._card(task, split, settings), task.graph
         model = card.build(derive_seed(seed, 0)).to(device)
         training = card.training.resolve(len(split.train), prepared.num_features)
-        model.bind(prepared, workload_of(split, training))
+        check_label_input(model, self.model, split)
+        labels = StoredLabels.of(task, split) if card.label_channels else None
+        masks = label_masks_of(model, training, len(split.train), seed)
+        model.bind(prepared, workload_of(split, training, labels=labels and labels.known, masks=masks))
         trainer = Trainer(model, card.reader, card.metric, read.values, split, training, seed=seed, reporter=reporter)
         trainer.run()
-        self._trained, self._graph = TrainedModel(replace(card, calibration=trainer.calibrate()), model), prepared
+        self._trained = TrainedModel(replace(card, calibration=trainer.calibrate()), model, labels)
+        self._graph = prepared
         self.preprocessing_, self.n_features_in_ = list(task.preprocessing), prepared.num_features
         self.best_epoch_, self.best_score_ = trainer.stopping.best_epoch, trainer.stopping.best_score
         self._keep_classes(read.classes)
@@ -237,7 +242,7 @@ class NodeEstimator(ModelParameters):
             other = "PolyFormerRegressor" if of_values else "PolyFormerClassifier"
             raise InvalidParameter(f"'{directory}' holds a {card.model} for {card.objective}. Use {other}.load.")
         estimator = cls(model=card.model, seed=run.seed, device=run.device, **card.settings)
-        estimator._trained = TrainedModel(card, model)
+        estimator._trained = TrainedModel(card, model, run.labels)
         estimator.n_features_in_ = card.in_channels
         stored = run.config.get("classes")
         with reading(run.path, "Train it again."):

@@ -47,7 +47,7 @@ class FilterViews(NodeEstimator):
             )
         target, ids = self._target(graph, nodes)
         ids = np.arange(target.num_nodes) if ids is None else ids
-        model.bind(target, Workload(np.unique(ids), len(ids)))
+        model.bind(target, Workload(np.unique(ids), len(ids), labels=trained.shown_labels(target)))
         return model, ids
 
     def plot_filters(self, nodes: Any = None, clusters: int | None = None, graph: Graph | None = None) -> go.Figure:

@@ -103,6 +103,16 @@ EXPERIMENTS: Registry[Experiment] = Registry(
             "The cascade on four heterophilic graphs, and deep baselines and Polynormer on one; others: `models`.",
             ("beyond", "beyond-baselines"),
         ),
+        "label-tokens": Experiment(
+            "Beyond the paper: known labels as input",
+            "The cascade, PolyFormer, GCN and a tuned GCN that read training labels; published models read none.",
+            ("label-tokens", "label-tokens-polyformer"),
+        ),
+        "label-tokens-without": Experiment(
+            "Beyond the paper: the same settings without labels as input",
+            "What the models of `label-tokens` reach with the same settings when they are shown no labels.",
+            ("label-tokens-without", "label-tokens-without-polyformer"),
+        ),
         "fig2": Experiment(
             "Figure 2: Learned filters of PolyAttn (Cheb) on synthetic datasets",
             "The filters of all pixels in two clusters, beside the two that made the image; four panels.",

@@ -168,7 +168,10 @@ UNFINISHED_TOKENS = Schema(
 
 UNFINISHED_PREDICTIONS = Schema(
     "a directory of unfinished predictions",
-    Object({"model": ListOf(Text() | None), "graph": Text(), "nodes": Text() | None, "tokens": Anything()}),
+    Object(
+        {"model": ListOf(Text() | None), "graph": Text(), "nodes": Text() | None, "tokens": Anything()},
+        {"labels": Text() | None},
+    ),
     checksum=True,
 )
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "WEIGHTS"]
+__all__ = ["CONFIG", "LABELS", "WEIGHTS"]
 
 CONFIG = "config.json"
 """What was asked, and how to build the model."""
+
+LABELS = "labels.safetensors"
+"""The labels that a model with label columns is shown, and what was held out when it was trained."""
 
 WEIGHTS = "model.safetensors"
 """The parameters of the trained model."""

@@ -16,6 +16,7 @@ __all__ = [
     "ESTIMATOR_CONFIG",
     "EXPORT",
     "FIGURE",
+    "LABELS",
     "MODEL_CONFIG",
     "RACE",
     "RECORD",
@@ -44,6 +45,7 @@ _CARD = Object(
         "units": ListOf(Number(), 2),
         "threshold": _SCORE,
         "scaling": SCALING,
+        "label_channels": Whole(0, MOST_NODES),
     },
 )
 
@@ -178,6 +180,20 @@ _CALIBRATION = Object(
 )
 
 WEIGHTS = Schema("model", Object({}, {"format": COUNT, "threshold": _SCORE, "calibration": _CALIBRATION}))
+
+LABELS = Schema(
+    "file of labels",
+    Object(
+        {
+            "format": COUNT,
+            "structure": Text(),
+            "num_nodes": NODES,
+            "num_classes": COUNT,
+            "units": ListOf(Number(), 2),
+        },
+        closed=True,
+    ),
+)
 
 STUDY = Schema(
     "a study",

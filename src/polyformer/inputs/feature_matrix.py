@@ -16,6 +16,7 @@ from polyformer.arrays import writable
 from polyformer.devices import fits, multiplies_sparse
 from polyformer.feature_scaling import ScaledFeatures
 from polyformer.graph_checks import Features
+from polyformer.label_input import KnownLabels, LabelMask
 from polyformer.propagation.device_products import DeviceMatrix
 from polyformer.propagation.kernel import SparseBlock
 
@@ -27,14 +28,21 @@ class FeatureMatrix:
 
     Args:
         features: dense, memory-mapped, scaled or sparse.
+        labels: known labels, whose L columns stand behind the features: then X is (N, d + L).
     """
 
-    def __init__(self, features: Features) -> None:
-        self.shape: tuple[int, int] = (int(features.shape[0]), int(features.shape[1]))
+    def __init__(self, features: Features, labels: KnownLabels | None = None) -> None:
+        self.num_features, self.labels = int(features.shape[1]), labels
+        self.shape = (int(features.shape[0]), self.num_features + (0 if labels is None else labels.width))
         self.dense: Tensor | None = None
         if isinstance(features, np.ndarray | ScaledFeatures):
-            self.dense = torch.from_numpy(writable(np.asanyarray(features, np.float32)))
+            dense = np.asanyarray(features, np.float32)
+            if labels is not None:
+                dense = np.hstack([dense, labels.matrix().toarray()])
+            self.dense = torch.from_numpy(writable(dense))
         else:
+            if labels is not None:
+                features = sp.csr_matrix(sp.hstack([features, labels.matrix()], format="csr"))
             # The transpose holds the position of each entry, so that dropout drops the same entries in both.
             self.source = features
             self.matrix = SparseBlock.of_matrix(features)
@@ -42,7 +50,34 @@ class FeatureMatrix:
             turned = sp.csr_matrix(entries.T)
             self.positions = turned.data
             self.transposed = replace(SparseBlock.of_matrix(turned), values=self._values()[self.positions])
+            self._all_values = self._values()
         self._on_devices: dict[torch.device, DeviceMatrix | Tensor | None] = {}
+
+    def show_labels(self, mask: LabelMask | None) -> None:
+        """Set the columns of the labels that the mask hides to zero; None shows all known labels."""
+        assert self.labels is not None, "there are label columns"
+        self._on_devices.clear()  # copies that show other labels
+        if self.dense is not None:
+            shown = self.labels.columns if mask is None else self.labels.columns * ~mask.hidden[:, None]
+            self.dense[torch.from_numpy(self.labels.nodes), self.num_features :] = torch.from_numpy(shown)
+            return
+        values = self._all_values
+        if mask is not None:
+            hidden = np.zeros(self.shape[0], bool)
+            hidden[self.labels.nodes[mask.hidden]] = True
+            rows, entries = self._label_entries
+            values = values.copy()
+            values[entries[hidden[rows]]] = 0
+        self.matrix = replace(self.matrix, values=values)
+        self.transposed = replace(self.transposed, values=values[self.positions])
+        self.source = sp.csr_matrix((values, self.source.indices, self.source.indptr), self.shape)
+
+    @cached_property
+    def _label_entries(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of sparse features: the row of each entry that belongs to a label, and its place among all entries."""
+        entries = np.flatnonzero(self.matrix.indices >= self.num_features)
+        rows = np.searchsorted(self.matrix.indptr, entries, side="right") - 1
+        return rows, entries
 
     def product(self, weight: Tensor, dropout: float = 0.0) -> Tensor:
         """dropout(X) W on the device of W, with gradients for W: (d, c) -> (N, c)."""

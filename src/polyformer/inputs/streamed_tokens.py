@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +34,8 @@ class StreamedInput(RowInput):
         memory: bytes that may be used; the two windows take an eighth of them, within the bounds of ``WINDOW_BYTES``.
     """
 
+    route = "streamed"
+
     def __init__(self, stored: StoredTokens, memory: int) -> None:
         self.index = RowIndex(stored.nodes, len(stored), f"'{stored.directory}'")
         self._rows = TokenRows(stored)
@@ -55,6 +58,10 @@ class StreamedInput(RowInput):
         by_row = self.sort(nodes)
         for window in window_order(len(nodes), self.chunk_rows, self.window_rows, random):
             yield by_row[window]
+
+    def describe(self) -> dict[str, Any]:
+        """How many rows are read from disk at a time."""
+        return {"chunk_rows": self.chunk_rows, "window_rows": self.window_rows}
 
     def sort(self, nodes: Tensor) -> Tensor:
         """Positions in the order in which the rows lie on disk."""

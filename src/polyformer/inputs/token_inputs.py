@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from polyformer.devices import fits, multiplies_sparse, to_device
 from polyformer.feature_scaling import ScaledFeatures
 from polyformer.graph_checks import Features
 from polyformer.inputs.feature_matrix import FeatureMatrix
+from polyformer.label_input import KnownLabels, LabelMask
 from polyformer.machine_speed import DENSE_PRODUCTS_PER_SECOND, DISK_BYTES_PER_SECOND, SPARSE_PRODUCTS_PER_SECOND
 from polyformer.operators import Operator
 from polyformer.propagation.differentiable import DifferentiableOperator
@@ -32,7 +34,13 @@ __all__ = ["ProjectedInput", "RouteCosts", "RowInput", "StoredInput", "TokenInpu
 
 
 class TokenInput(ABC):
-    """Computes the output of the input layer for any nodes."""
+    """Computes the output of the input layer for any nodes.
+
+    Attributes:
+        route: how tokens reach the model: ``stored``, ``streamed`` or ``projected``.
+    """
+
+    route: str = "stored"
 
     @abstractmethod
     def embed(self, nodes: Tensor, linear: nn.Linear) -> Tensor:
@@ -49,6 +57,14 @@ class TokenInput(ABC):
     def ahead(self, nodes: Tensor, batches: Iterator[Tensor]) -> Generator[Tensor]:
         """The same batches of positions; :meth:`embed` will be called for their nodes in this order."""
         yield from batches
+
+    def show_labels(self, mask: LabelMask | None) -> None:
+        """Hide the labels that the mask names; None shows all known labels. For an input that has label columns."""
+        raise AssertionError("there are no label columns")
+
+    def describe(self) -> dict[str, Any]:
+        """What is to be recorded of the input beside its route."""
+        return {}
 
 
 class RowInput(TokenInput):
@@ -101,14 +117,26 @@ class StoredInput(RowInput):
 
 
 class ProjectedInput(TokenInput):
-    """Features multiplied by W, then propagated by the operator in the given fixed basis."""
+    """Features, and label columns if there are any, multiplied by W, then propagated in the given fixed basis."""
 
-    def __init__(self, operator: Operator, features: Features, basis: FixedBasis, order: int) -> None:
+    route = "projected"
+
+    def __init__(
+        self,
+        operator: Operator,
+        features: Features,
+        basis: FixedBasis,
+        order: int,
+        labels: KnownLabels | None = None,
+    ) -> None:
         self.order = order
         mixing = basis.mixing(order)
         self.mixing = None if np.array_equal(mixing, np.eye(order + 1)) else torch.from_numpy(mixing)
-        self.features = FeatureMatrix(features)
+        self.features = FeatureMatrix(features, labels)
         self.operator = DifferentiableOperator(operator)
+
+    def show_labels(self, mask: LabelMask | None) -> None:
+        self.features.show_labels(mask)
 
     def embed(self, nodes: Tensor, linear: nn.Linear) -> Tensor:
         weight = linear.weight if multiplies_sparse(linear.weight.device) else linear.weight.cpu()

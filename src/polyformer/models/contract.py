@@ -17,6 +17,7 @@ from polyformer.devices import rows_per_slice
 from polyformer.errors import InvalidData, InvalidParameter
 from polyformer.graph import Graph
 from polyformer.graph_checks import Features
+from polyformer.label_input import KnownLabels, LabelMask
 from polyformer.models.token_function import TokenFunction
 from polyformer.reporter import SILENT, Reporter
 
@@ -47,6 +48,8 @@ class Workload:
             the nodes, an existing folder in which a token directory may be made for the time being.
         share: ids of the nodes that this process asks for, where other processes ask for the rest; None for all of
             ``nodes``. A model decides by ``nodes``, so that all processes decide alike.
+        labels: the known labels that a model with label columns is shown; None for a model without such columns.
+        label_masks: the masks that a model which stores tokens of labels will be asked to hide labels by.
     """
 
     nodes: np.ndarray | None = None
@@ -57,6 +60,8 @@ class Workload:
     tokens: Path | None = None
     scratch: Path | None = None
     share: np.ndarray | None = None
+    labels: KnownLabels | None = None
+    label_masks: tuple[LabelMask, ...] = ()
 
     @property
     def own_nodes(self) -> np.ndarray | None:
@@ -71,11 +76,15 @@ class NodeModel(nn.Module, ABC):
     graph; :meth:`bind` then attaches a graph. What a model keeps of the graph is not part of its ``state_dict``.
 
     Args:
-        in_channels: d, number of node features.
+        in_channels: number of input columns: d node features, and L columns of known labels if the model is shown any.
         out_channels: number of outputs per node.
         settings: an instance of ``settings_type``.
 
     Attributes:
+        label_channels: L, how many of the input columns, the last ones, are those of known labels; 0 for none.
+        reads_labels: whether known labels of other nodes can tell the model anything.
+        stores_label_tokens: whether a mask of known labels costs a propagation, so that training draws a few masks once
+            and names them in :attr:`Workload.label_masks`; other models take another mask in every step.
         training_defaults: training settings that suit the model, where the user asks for no others.
         search_space: for every setting that ``tune`` searches, the values it chooses from.
         large_search_space: the search space for a great many training nodes; settings that it leaves out are not
@@ -93,12 +102,14 @@ class NodeModel(nn.Module, ABC):
     compares_all_nodes: ClassVar[bool] = False
     reads_tokens: ClassVar[bool] = False
     carries_outputs: ClassVar[bool] = False
+    reads_labels: ClassVar[bool] = True
+    stores_label_tokens: ClassVar[bool] = False
     exact_filter: ClassVar[bool] = True
 
     @abstractmethod
     def __init__(self, in_channels: int, out_channels: int, settings: Any) -> None:
         super().__init__()
-        self.in_channels, self.out_channels = in_channels, out_channels
+        self.in_channels, self.out_channels, self.label_channels = in_channels, out_channels, 0
 
     @abstractmethod
     def bind(self, graph: Graph, workload: Workload, reporter: Reporter = SILENT) -> None:
@@ -143,12 +154,55 @@ class NodeModel(nn.Module, ABC):
 
     def features_of(self, graph: Graph) -> Features:
         """The features of a graph; refuses a graph with another number of columns than in training."""
-        if graph.features is None or graph.num_features != self.in_channels:
+        expected = self.in_channels - self.label_channels
+        if graph.features is None or graph.num_features != expected:
             raise InvalidData(
-                f"The model reads {self.in_channels} features per node. This graph has {graph.num_features}. "
+                f"The model reads {expected} features per node. This graph has {graph.num_features}. "
                 f"Pass a graph with the same features as in training."
             )
         return graph.features
+
+    def label_refusal(self, name: str) -> str | None:
+        """Why this model, whose name is given, cannot be shown known labels; None if it can."""
+        if self.reads_labels:
+            return None
+        return (
+            f"The model '{name}' sees no neighbours, so known labels would tell it nothing. Leave label_input out, or "
+            f"choose a model that reads the graph, such as polyformer or cascade."
+        )
+
+    def labels_of(self, graph: Graph, workload: Workload) -> KnownLabels | None:
+        """The labels that the model is shown in a graph; None for a model without label columns."""
+        if self.label_channels == 0:
+            return None
+        labels = workload.labels
+        if labels is None or labels.width != self.label_channels or labels.num_nodes != graph.num_nodes:
+            raise InvalidParameter(
+                f"The model reads known labels in {self.label_channels} columns beside the features of "
+                f"{graph.num_nodes} nodes. Got {'none' if labels is None else (labels.num_nodes, labels.width)}. Pass "
+                f"KnownLabels of this graph as the labels of the workload."
+            )
+        return labels
+
+    def show_labels(self, mask: LabelMask | None) -> None:
+        """Set the columns of the labels that the mask hides to zero, for all nodes; None shows all known labels.
+
+        A model that reads labels through a :class:`~polyformer.inputs.feature_matrix.FeatureMatrix` or through tokens
+        hands this on to it.
+        """
+        raise AssertionError(f"{type(self).__name__} does not say how it hides labels")
+
+    @contextmanager
+    def hiding(self, mask: LabelMask | None) -> Iterator[None]:
+        """Within the context no input of the model tells of a label that the mask hides; None changes nothing."""
+        if mask is None:
+            yield
+            return
+        self.show_labels(mask)
+        try:
+            yield
+        finally:
+            self.show_labels(None)
 
     def shuffle(self, nodes: Tensor, random: np.random.Generator) -> Iterator[Tensor]:
         """The order of an epoch: every position among ``nodes`` once, a piece at a time.

@@ -13,6 +13,7 @@ from torch.nn import functional
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
 from polyformer.inputs.feature_matrix import FeatureMatrix
+from polyformer.label_input import LabelMask
 from polyformer.machine_speed import SECONDS_PER_SAMPLED_NEIGHBOURHOOD
 from polyformer.models.contract import NodeModel, Workload, bound, in_slices
 from polyformer.models.parts.encodings import laplacian_encoding
@@ -144,7 +145,7 @@ class GOATModel(NodeModel):
         self._members, self._bias = torch.empty(0, 0), torch.empty(0, 0)
 
     def bind(self, graph: Graph, workload: Workload, reporter: Reporter = SILENT) -> None:
-        self._features = FeatureMatrix(self.features_of(graph))
+        self._features = FeatureMatrix(self.features_of(graph), self.labels_of(graph, workload))
         settings = self.settings
         if settings.positional == "laplacian":
             encoding = laplacian_encoding(graph, settings.positional_channels, workload, reporter)
@@ -154,6 +155,9 @@ class GOATModel(NodeModel):
         self._encoding = torch.from_numpy(encoding / np.where(spread > 0, spread, 1.0))
         nodes = np.arange(graph.num_nodes) if workload.nodes is None else workload.nodes
         self._sample(graph, nodes, workload, reporter)
+
+    def show_labels(self, mask: LabelMask | None) -> None:
+        bound(self._features).show_labels(mask)
 
     def _sample(self, graph: Graph, nodes: np.ndarray, workload: Workload, reporter: Reporter) -> None:
         """Sample every node's neighbourhood, the node itself first, with biases: (n, 1 + hops · neighbours)."""

@@ -34,6 +34,7 @@ class MLPModel(NodeModel):
     """
 
     settings_type = MLPSettings
+    reads_labels = False  # a node sees itself alone, and its own label is hidden when it is to be predicted
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {**COMMON_SPACE, "num_layers": (1, 2, 3)}
 
     def __init__(self, in_channels: int, out_channels: int, settings: MLPSettings) -> None:

@@ -58,4 +58,8 @@ def read_pretrained(directory: str | Path) -> tuple[dict[str, Any], dict[str, Te
     if last is None:
         raise FileCorrupt(f"'{folder / WEIGHTS}' holds no network of a polyformer. Train it again.")
     settings = {name: card["settings"][name] for name in _SETTINGS}
-    return {"in_channels": card["in_channels"], "out_channels": len(last), **settings}, weights
+    return {
+        "in_channels": card["in_channels"] + card.get("label_channels", 0),
+        "out_channels": len(last),
+        **settings,
+    }, weights

@@ -14,6 +14,7 @@ from polyformer.models import NodeWiseFilter, Workload
 from polyformer.models.walk import node_blocks
 from polyformer.reporter import SILENT, Reporter
 from polyformer.reports.importance import Importance, feature_importance
+from polyformer.reports.label_effect import LabelEffect, label_effect
 from polyformer.reports.outcome import Outcome, Trained, filters_of
 from polyformer.runs.run import Run
 from polyformer.runs.versions import versions
@@ -28,11 +29,13 @@ class Findings:
 
     Attributes:
         notes: what a reader must know, sentence by sentence.
+        label_effect: what known labels change; None for a model that reads none.
     """
 
     run: Run
     notes: list[str]
     outcome: Outcome | None
+    label_effect: LabelEffect | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +74,12 @@ def gather(
         notes.append("There is no trained model yet, so only the settings and the learning curve are shown.")
         return Findings(run, notes, None)
     trained = Trained(card, model, *run.task_and_split(data_root, reporter))
-    workload = Workload(memory=memory, scratch=run.path)
+    workload = Workload(memory=memory, scratch=run.path, labels=run.shown_labels(trained.task))
     outcome = trained.evaluate(clusters, workload, notes, reporter)
+    effect = label_effect(trained, outcome, workload)
     if importance:  # last, as it binds the model to other features
         outcome = replace(outcome, importance=_importance(trained, workload))
-    return Findings(run, notes, outcome)
+    return Findings(run, notes, outcome, effect)
 
 
 def _notes(run: Run) -> list[str]:
@@ -119,6 +123,6 @@ def learned_filters(
     def compute(ids: np.ndarray) -> tuple[np.ndarray, ...]:
         return (spectral_coefficients(model, ids) if isinstance(model, NodeWiseFilter) else ids,)
 
-    blocks = node_blocks(model, task.graph, compute, Workload(nodes))
+    blocks = node_blocks(model, task.graph, compute, Workload(nodes, labels=run.shown_labels(task)))
     alpha = np.concatenate([part for _, (part,) in blocks])
     return Learned(task, nodes, *filters_of(model, alpha, clusters, by_shape))

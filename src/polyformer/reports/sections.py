@@ -19,6 +19,7 @@ from polyformer.metrics import METRICS, predicted_classes
 from polyformer.reports import charts
 from polyformer.reports.filter_section import filter_figures, kinds_of_filters, relations
 from polyformer.reports.findings import Findings
+from polyformer.reports.label_effect import label_words
 from polyformer.reports.outcome import Outcome
 from polyformer.reports.words import alike_kinds, filter_words, first_words, importance_words
 from polyformer.runs.repeating import repeat_command
@@ -82,6 +83,14 @@ def _quality(findings: Findings) -> Section:
     return Section("How well it does", content, figures)
 
 
+def _labels(findings: Findings) -> Section | None:
+    """Which predictions rest on known labels."""
+    effect, outcome = findings.label_effect, findings.outcome
+    if effect is None or outcome is None:
+        return None
+    return Section("What the known labels do", {"words": label_words(effect, outcome.card.metric)})
+
+
 def _importance(findings: Findings) -> Section | None:
     """Which feature columns matter."""
     outcome = findings.outcome
@@ -113,6 +122,7 @@ SECTIONS: dict[str, Callable[[Findings], Section | None]] = {
     "result": _result,
     "run": _run,
     "quality": _quality,
+    "labels": _labels,
     "importance": _importance,
     "filters": _filters,
     "explorer": _explorer,

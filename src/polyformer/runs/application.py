@@ -12,6 +12,7 @@ import numpy as np
 from polyformer.errors import InvalidParameter
 from polyformer.filters import Filters, describe_filters, filter_coefficients
 from polyformer.graph import Graph
+from polyformer.label_input import KnownLabels
 from polyformer.models import NodeModel, NodeWiseFilter, Workload
 from polyformer.models.walk import node_blocks
 from polyformer.new_nodes import NewNodes
@@ -25,7 +26,13 @@ __all__ = ["describe_nodes", "new_nodes_of", "predict_nodes"]
 
 
 def predict_nodes(
-    place: Path, card: ModelCard, model: NodeModel, graph: Graph, nodes: Any = None, reporter: Reporter = SILENT
+    place: Path,
+    card: ModelCard,
+    model: NodeModel,
+    graph: Graph,
+    nodes: Any = None,
+    reporter: Reporter = SILENT,
+    labels: KnownLabels | None = None,
 ) -> np.ndarray:
     """Probabilities (n, C), or values (n,) of a regression; NaN for nodes that were removed from the graph.
 
@@ -33,26 +40,34 @@ def predict_nodes(
         place: a folder for tokens that do not fit in memory, if it can be written to.
         graph: with features as the model reads them.
         nodes: node ids or a mask; all nodes by default.
+        labels: those that a model which reads known labels is shown.
     """
-    workload = _workload(place, graph, nodes)
+    workload = _workload(place, graph, nodes, labels)
     scores = np.concatenate([rows for _, rows in predict_blocks(model, card.reader, graph, workload, reporter)])
     ids = np.arange(graph.num_nodes) if workload.nodes is None else workload.nodes
     scores[np.isin(ids, graph.removed)] = np.nan
     return scores[:, 0] if card.objective == "regression" else scores
 
 
-def new_nodes_of(card: ModelCard, model: NodeModel, graph: Graph, tokens: Path | None = None) -> NewNodes:
+def new_nodes_of(
+    card: ModelCard,
+    model: NodeModel,
+    graph: Graph,
+    tokens: Path | None = None,
+    labels: KnownLabels | None = None,
+) -> NewNodes:
     """What predicts nodes that are not in the graph; keep it to predict many times.
 
     Args:
         graph: with features as the model reads them.
         tokens: a token directory of all nodes of this graph.
+        labels: those that a model which reads known labels is shown.
     """
     stored = None
     if tokens is not None:
         model.check_tokens(graph, Workload(tokens=tokens))
         stored = open_tokens(tokens)
-    return NewNodes(model, card.reader, graph, stored, are_structural(card.columns))
+    return NewNodes(model, card.reader, graph, stored, are_structural(card.columns), labels)
 
 
 def describe_nodes(
@@ -63,6 +78,7 @@ def describe_nodes(
     nodes: Any = None,
     clusters: int | None = None,
     reporter: Reporter = SILENT,
+    labels: KnownLabels | None = None,
 ) -> Filters:
     """The filters of the nodes; see :func:`predict_nodes` for the arguments."""
     if not isinstance(model, NodeWiseFilter):
@@ -74,13 +90,13 @@ def describe_nodes(
         assert isinstance(model, NodeWiseFilter)
         return (filter_coefficients(model, ids),)
 
-    workload = _workload(place, graph, nodes)
+    workload = _workload(place, graph, nodes, labels)
     blocks: Iterator[Any] = node_blocks(model, graph, compute, workload, reporter, "filters")
     return describe_filters(model, np.concatenate([alpha for _, (alpha,) in blocks]), clusters)
 
 
-def _workload(place: Path, graph: Graph, nodes: Any) -> Workload:
+def _workload(place: Path, graph: Graph, nodes: Any, labels: KnownLabels | None) -> Workload:
     ids = check_nodes(nodes, graph.num_nodes)
     if ids is not None and len(ids) == 0:
         raise InvalidParameter("'nodes' must name at least one node. Got none.")
-    return Workload(ids, scratch=place if os.access(place, os.W_OK) else None)
+    return Workload(ids, scratch=place if os.access(place, os.W_OK) else None, labels=labels)

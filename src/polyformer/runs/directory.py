@@ -11,6 +11,7 @@ from typing import Any
 from polyformer.errors import OutputBusy, OutputExists
 from polyformer.files import locked, partial_place, read_json, reporting_io_errors, write_json, write_whole
 from polyformer.files.run_schemas import RESULT
+from polyformer.models.parts.token_binding import label_tokens_folder
 from polyformer.runs.metrics_file import read_metrics
 from polyformer.runs.saved_model import WEIGHTS
 
@@ -21,6 +22,7 @@ __all__ = [
     "read_result",
     "removing_failed_start",
     "replace_checkpoint",
+    "token_folders",
     "tokens_folder",
     "write_result",
 ]
@@ -34,6 +36,12 @@ def checkpoint_file(run: Path) -> Path:
 def tokens_folder(run: Path) -> Path:
     """Where tokens are kept that do not fit in memory."""
     return run / "tokens"
+
+
+def token_folders(run: Path) -> list[Path]:
+    """The folders of tokens that a run has: of features, and beside them of known labels."""
+    own = tokens_folder(run)
+    return [folder for folder in (own, *sorted(run.glob(f"{label_tokens_folder(own, '*').name}"))) if folder.exists()]
 
 
 def read_result(run: Path) -> dict[str, Any] | None:

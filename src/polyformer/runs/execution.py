@@ -24,7 +24,7 @@ from polyformer.runs.saved_model import save_weights
 from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.distributed import ALONE, Workers
 from polyformer.training.loop import CheckpointRegistry, Trainer
-from polyformer.training.workload import workload_of
+from polyformer.training.workload import label_masks_of, workload_of
 
 __all__ = ["execute_run", "finished_result"]
 
@@ -88,7 +88,16 @@ class _Execution:
         request, material = self.request, self.material
         material.model.to(self.workers.each(lambda: choose_device(request.device)))
         tokens = None if request.tokens is None else Path(request.tokens)
-        workload = workload_of(material.split, material.training, request.memory, tokens, self.run.tokens, self.workers)
+        workload = workload_of(
+            material.split,
+            material.training,
+            request.memory,
+            tokens,
+            self.run.tokens,
+            self.workers,
+            None if material.labels is None else material.labels.known,
+            label_masks_of(material.model, material.training, len(material.split.train), request.seed),
+        )
 
         def bind() -> None:
             material.model.bind(material.task.graph, workload, self.reporter)

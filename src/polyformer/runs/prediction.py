@@ -11,6 +11,7 @@ import torch
 
 from polyformer.coverage import Coverage
 from polyformer.graph import Graph
+from polyformer.label_input import KnownLabels
 from polyformer.metrics import predicted_classes
 from polyformer.models import NodeModel, Workload
 from polyformer.models.walk import node_blocks
@@ -47,9 +48,20 @@ def predict_blocks(
         yield ids, scores
 
 
-def predict_scores(model: NodeModel, objective: Objective, graph: Graph, nodes: np.ndarray | None = None) -> np.ndarray:
-    """Probabilities (n, C), or values (n, 1) of a regression, of all nodes or of ``nodes``."""
-    return np.concatenate([scores for _, scores in predict_blocks(model, objective, graph, Workload(nodes))])
+def predict_scores(
+    model: NodeModel,
+    objective: Objective,
+    graph: Graph,
+    nodes: np.ndarray | None = None,
+    labels: KnownLabels | None = None,
+) -> np.ndarray:
+    """Probabilities (n, C), or values (n, 1) of a regression, of all nodes or of ``nodes``.
+
+    Args:
+        labels: those that a model which reads known labels is shown.
+    """
+    workload = Workload(nodes, labels=labels)
+    return np.concatenate([scores for _, scores in predict_blocks(model, objective, graph, workload)])
 
 
 def write_predictions(

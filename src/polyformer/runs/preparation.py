@@ -14,6 +14,7 @@ from polyformer.reporter import SILENT, Reporter
 from polyformer.runs.config import write_memory
 from polyformer.runs.data import load_task
 from polyformer.runs.facts import DataFacts
+from polyformer.runs.known_labels import StoredLabels
 from polyformer.runs.request import RunRequest
 from polyformer.runs.run import Run
 from polyformer.runs.saved_model import ModelCard
@@ -24,7 +25,7 @@ from polyformer.training.distributed import ALONE, Workers
 from polyformer.training.loop import derive_seed
 from polyformer.training.settings import TrainingSettings
 from polyformer.training.steps import check_optimizer
-from polyformer.training.workload import workload_of
+from polyformer.training.workload import check_label_input, workload_of
 
 __all__ = ["Material", "check_divisible", "prepare_run"]
 
@@ -37,6 +38,7 @@ class Material:
     model: NodeModel
     task: Task
     split: Split
+    labels: StoredLabels | None = None
 
     @property
     def training(self) -> TrainingSettings:
@@ -74,7 +76,7 @@ def prepare_run(
             _take_up(request, out, material.card, facts)
         else:
             fixed = replace(request, memory=usable_memory() if request.memory is None else request.memory)
-            Run.create(out, fixed, material.card, facts)
+            Run.create(out, fixed, material.card, facts, material.labels)
 
     workers.first(make)
     run = Run(out)
@@ -99,7 +101,9 @@ def _read(request: RunRequest, out: Path, resume: bool, reporter: Reporter, num_
     if start is not None and started is not None:
         card = with_start_units(card, started)
     choose_device(request.device)
-    material = Material(card, card.build(derive_seed(request.seed, 0)), task, split)
+    labels = StoredLabels.of(task, split) if card.label_channels else None
+    material = Material(card, card.build(derive_seed(request.seed, 0)), task, split, labels)
+    check_label_input(material.model, request.model, split)
     if start is not None and not (resume and Run(out).checkpoint.exists()):
         load_start(material.model, start)
     check_divisible(material.model, request.model, num_workers)

@@ -15,6 +15,7 @@ from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter, Outpu
 from polyformer.files import new_directory
 from polyformer.filters import Filters
 from polyformer.graph import Graph
+from polyformer.label_input import KnownLabels
 from polyformer.models import NodeModel
 from polyformer.reporter import SILENT, Reporter
 from polyformer.runs.application import describe_nodes, new_nodes_of, predict_nodes
@@ -23,7 +24,9 @@ from polyformer.runs.data import load_task, read_alike
 from polyformer.runs.directory import checkpoint_file, locked_directory, read_result, tokens_folder
 from polyformer.runs.exporting import Export, export_model
 from polyformer.runs.facts import DataFacts
+from polyformer.runs.known_labels import StoredLabels, read_labels, write_labels
 from polyformer.runs.metrics_file import read_metrics
+from polyformer.runs.places import place_of_data
 from polyformer.runs.request import RunRequest
 from polyformer.runs.saved_model import WEIGHTS, ModelCard, read_weights
 from polyformer.splits import Split
@@ -75,11 +78,14 @@ class Run:
         return run
 
     @classmethod
-    def create(cls, path: Path, request: RunRequest, card: ModelCard, facts: DataFacts) -> Run:
-        """Make a new run directory; it appears together with its ``config.json``."""
+    def create(
+        cls, path: Path, request: RunRequest, card: ModelCard, facts: DataFacts, labels: StoredLabels | None = None
+    ) -> Run:
+        """Make a new run directory; it appears together with its ``config.json``, and the labels that it is to keep."""
         try:
             with new_directory(path) as folder:
                 write_config(folder, request, card, facts)
+                write_labels(folder, labels)
         except OutputExists:
             raise OutputExists(
                 f"The run directory '{path}' already exists. Choose another --out, or continue it with --resume."
@@ -219,18 +225,47 @@ class Run:
         """The trained model in evaluation mode; bind it to a graph before it is asked for nodes."""
         return self.load(device)[1]
 
+    @cached_property
+    def labels(self) -> StoredLabels | None:
+        """The labels of the training; None where the model is shown no labels."""
+        return read_labels(self.path, self.card)
+
+    def shown_labels(self, task: Task, data: str | None = None) -> KnownLabels | None:
+        """The labels that the model is shown in a task; None where it is shown no labels.
+
+        These are all labels of the task but those that are held out: in the run's own data, as it is now, every label
+        that was known at training and not for training; in any graph those of validation and test nodes.
+
+        Args:
+            data: where the task was read from; None for the run's own data.
+        """
+        if self.labels is None:
+            return None
+        number = int(self.config.get("split", 0))
+        split = task.splits[number] if number < len(task.splits) else None
+        own = data is None or place_of_data(data) == self.config.get("data")
+        return self.labels.in_task(task, self.card, own, split)
+
     def predict(
-        self, nodes: Any = None, graph: Graph | None = None, *, device: str = "auto", reporter: Reporter = SILENT
+        self,
+        nodes: Any = None,
+        graph: Graph | None = None,
+        *,
+        show_labels: bool = True,
+        device: str = "auto",
+        reporter: Reporter = SILENT,
     ) -> np.ndarray:
         """Probabilities of the classes, (n, C), or values of a regression, (n,); NaN for nodes that were removed.
 
         Args:
             nodes: node ids or a mask; all nodes by default.
             graph: another graph with the same features; the run's own data by default.
+            show_labels: False shows a model that reads known labels none of them.
             device: the device to compute on: auto, cpu, cuda or mps.
         """
         card, model = self.load(device)
-        return predict_nodes(self.path, card, model, self._graph(graph, reporter), nodes, reporter)
+        target, labels = self._target(graph, reporter, show_labels)
+        return predict_nodes(self.path, card, model, target, nodes, reporter, labels)
 
     def predict_set(
         self,
@@ -252,7 +287,8 @@ class Run:
         """
         card, model = self.load(device)
         wanted = card.coverage(coverage)
-        scores = predict_nodes(self.path, card, model, self._graph(graph, reporter), nodes, reporter)
+        target, labels = self._target(graph, reporter)
+        scores = predict_nodes(self.path, card, model, target, nodes, reporter, labels)
         return wanted.intervals(scores[:, None]) if wanted.of_values else wanted.sets(scores)
 
     def predict_new(
@@ -281,7 +317,8 @@ class Run:
             device: the device to compute on: auto, cpu, cuda or mps.
         """
         card, model = self.load(device)
-        predictor = new_nodes_of(card, model, self._graph(graph, SILENT), None if tokens is None else Path(tokens))
+        target, labels = self._target(graph, SILENT)
+        predictor = new_nodes_of(card, model, target, None if tokens is None else Path(tokens), labels)
         scores = predictor.predict(features, edges, mode, weights, tolerance)
         return scores[:, 0] if card.objective == "regression" else scores
 
@@ -305,13 +342,23 @@ class Run:
             device: the device to compute on: auto, cpu, cuda or mps.
         """
         card, model = self.load(device)
-        return describe_nodes(self.path, card, model, self._graph(graph, reporter), nodes, clusters, reporter)
+        target, labels = self._target(graph, reporter)
+        return describe_nodes(self.path, card, model, target, nodes, clusters, reporter, labels)
 
     def export(self, out: str | Path) -> Export:
         """Write the model as a function of tokens, .onnx or .pt2, with a JSON beside it on how tokens are made."""
         card, model = self.load()
         return export_model(card, model, Path(out), self.config.get("task", {}).get("preprocessing", []))
 
-    def _graph(self, graph: Graph | None, reporter: Reporter) -> Graph:
-        """A graph as the model reads it."""
-        return self.task(reporter=reporter).graph if graph is None else self.card.prepare(graph)
+    def _target(
+        self, graph: Graph | None, reporter: Reporter, show_labels: bool = True
+    ) -> tuple[Graph, KnownLabels | None]:
+        """A graph as the model reads it, and the labels that the model is shown in it."""
+        stored = self.labels
+        if graph is None:
+            task = self.task(reporter=reporter)
+            target, labels = task.graph, self.shown_labels(task)
+        else:
+            target = self.card.prepare(graph)
+            labels = None if stored is None else stored.in_graph(target)
+        return target, labels if show_labels or stored is None else stored.none_in(target)

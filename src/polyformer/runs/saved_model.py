@@ -19,6 +19,7 @@ from polyformer.files import read_tensors, write_tensors
 from polyformer.files.run_names import CONFIG, WEIGHTS
 from polyformer.files.run_schemas import WEIGHTS as WEIGHTS_SCHEMA
 from polyformer.graph import Graph
+from polyformer.label_input import label_width
 from polyformer.machine import require_memory
 from polyformer.models import MODELS, NodeModel
 from polyformer.objectives import OBJECTIVES, Objective
@@ -40,6 +41,7 @@ class ModelCard:
         units: centre and scale of real-valued outputs.
         calibration: temperature and threshold; found at the end of training, so stored with the parameters.
         scaling: by which features are scaled before the model reads them; None for features as they are.
+        label_channels: how many columns of known labels the model reads beside its features; 0 for none.
     """
 
     model: str
@@ -53,6 +55,7 @@ class ModelCard:
     units: tuple[float, float] = (0.0, 1.0)
     calibration: Calibration = field(default_factory=Calibration)
     scaling: FeatureScaling | None = None
+    label_channels: int = 0
 
     @classmethod
     def of(cls, model: str, settings: dict[str, Any], task: Task) -> ModelCard:
@@ -60,7 +63,18 @@ class ModelCard:
         names = None if task.class_names is None else list(task.class_names)
         kind, scaling = task.objective.name, task.graph.scaling
         widths = task.graph.num_features, task.num_classes
-        return cls(model, settings, *widths, kind, task.metric, names, task.columns, scaling=scaling)
+        labels = label_width(task.num_classes) if settings.get("label_input", 0) > 0 else 0
+        return cls(
+            model,
+            settings,
+            *widths,
+            kind,
+            task.metric,
+            names,
+            task.columns,
+            scaling=scaling,
+            label_channels=labels,
+        )
 
     @property
     def reader(self) -> Objective:
@@ -92,7 +106,9 @@ class ModelCard:
         self._require_memory(settings)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return kind(self.in_channels, self.reader.out_channels(self.num_classes), settings)
+            model = kind(self.in_channels + self.label_channels, self.reader.out_channels(self.num_classes), settings)
+        model.label_channels = self.label_channels
+        return model
 
     def _require_memory(self, settings: Any) -> None:
         """Refuse a model whose layers cannot fit in memory: parameters, gradients and two moments of each."""

@@ -91,24 +91,32 @@ def predict_shards(
         connected(cluster.address, max(num_cores(), cluster.workers or 1)),
         held_partial(out.absolute(), "predictions") as folder,
     ):
-        _take_up(folder, _about(run.path, graph, nodes, tokens), nodes)
+        _take_up(folder, _about(run.path, graph, workload), nodes)
         if tokens is None:
             tokens = folder / "tokens"
-            _compute_tokens(cast(TokenModel, model), graph, workload, tokens, cluster, reporter)
+            seen = cast(TokenModel, model).token_graph(graph, workload, reporter)
+            _compute_tokens(cast(TokenModel, model), seen, workload, tokens, cluster, reporter)
+        of_labels = None
+        if workload.labels is not None:
+            of_labels = folder / "label-tokens"
+            seen = graph.with_features(workload.labels.matrix())
+            _compute_tokens(cast(TokenModel, model), seen, workload, of_labels, cluster, reporter)
         limit = _TASK_BYTES if workload.memory is None else workload.memory
         count = workload.rows_per_epoch
-        task = _PartTask(run.path.absolute(), tokens.absolute(), folder, nodes is not None, count, limit)
+        task = _PartTask(run.path.absolute(), tokens.absolute(), of_labels, folder, nodes is not None, count, limit)
         yield _scores(task, cluster, reporter)
         shutil.rmtree(folder)
 
 
-def _about(run: Path, graph: Graph, nodes: np.ndarray | None, tokens: Path | None) -> dict[str, Any]:
+def _about(run: Path, graph: Graph, workload: Workload) -> dict[str, Any]:
     """All that predictions depend on."""
+    nodes, tokens, labels = workload.nodes, workload.tokens, workload.labels
     return {
         "model": [file_digest(run / name) for name in (CONFIG, WEIGHTS)],
         "graph": graph.fingerprint,
         "nodes": None if nodes is None else array_digest(nodes),
         "tokens": None if tokens is None else file_digest(tokens / "manifest.json"),
+        "labels": None if labels is None else array_digest(labels.nodes, labels.columns),
     }
 
 
@@ -129,12 +137,12 @@ def _take_up(folder: Path, about: dict[str, Any], nodes: np.ndarray | None) -> N
 
 
 def _compute_tokens(
-    model: TokenModel, graph: Graph, workload: Workload, place: Path, cluster: ClusterOptions, reporter: Reporter
+    model: TokenModel, seen: Graph, workload: Workload, place: Path, cluster: ClusterOptions, reporter: Reporter
 ) -> None:
-    """Tokens of the nodes, unless they are there already."""
+    """Tokens of the nodes from what the model sees as features, unless they are there already."""
     if place.exists():
         return
-    seen, nodes = model.token_graph(graph, workload, reporter), workload.nodes
+    nodes = workload.nodes
     engine = RayEngine(workload.memory, cluster.address, cluster.workers)
     write_tokens(seen, place, model.basis, model.order, model.settings.self_loops, nodes, engine, reporter)
 
@@ -145,6 +153,7 @@ class _PartTask:
 
     run: Path
     tokens: Path
+    label_tokens: Path | None
     folder: Path
     subset: bool
     num_nodes: int
@@ -182,6 +191,7 @@ def _predict(task: _PartTask, part: int) -> None:
     torch.set_num_threads(1)
     card, loaded = Run(task.run).load()
     model = cast(TokenModel, loaded)
-    model.bind_stored(open_tokens(task.tokens, model.basis, model.order), task.memory - PROCESS_BYTES)
+    labels = None if task.label_tokens is None else open_tokens(task.label_tokens, model.basis, model.order)
+    model.bind_stored(open_tokens(task.tokens, model.basis, model.order), task.memory - PROCESS_BYTES, labels)
     scores = node_scores(model, card.reader, task.ids(part))
     write_npy(task.path(part), scores)

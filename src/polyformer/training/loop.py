@@ -91,7 +91,7 @@ class Trainer(Steps):
         registry: CheckpointRegistry | None = None,
         keep_freed_memory: bool = False,
     ) -> None:
-        super().__init__(model, objective, labels, split, settings, workers)
+        super().__init__(model, objective, labels, split, settings, workers, seed)
         self.judge = Judge.of(metric, labels, split, two_classes=objective.name == "binary")
         self.seed, self.fits = seed, split.fit
         self.val_nodes, self.val_labels = torch.from_numpy(split.val), labels[split.val]

@@ -46,6 +46,13 @@ class TrainingSettings:
     scale_features: Literal["auto", "none"] = setting(
         "auto", "bring numeric columns to a common scale; auto leaves data sets known by name as they were published"
     )
+    label_input: float = setting(
+        0.0,
+        "known labels as input: the share of training labels that a step hides and learns from, e.g. 0.5; 0 is off",
+    )
+    label_masks: int = setting(
+        8, "how many sets of hidden labels a model on stored tokens draws; others draw one for every step"
+    )
     metric: str = setting("default", f"select and report by another metric: {', '.join(METRICS)}")
 
     def __post_init__(self) -> None:
@@ -56,6 +63,9 @@ class TrainingSettings:
             raise InvalidParameter(f"'batch_size' must be 1 or more, 'auto' or 'full'. Got {self.batch_size}.")
         if self.metric != "default":
             METRICS[self.metric]
+        if not 0 <= self.label_input < 1:
+            raise InvalidParameter(f"'label_input' must lie in [0, 1). Got {self.label_input}.")
+        check_at_least(1, label_masks=self.label_masks)
         check_rates(lr=self.lr)
         check_at_least(0, warmup=self.warmup)
         check_not_negative(weight_decay=self.weight_decay)

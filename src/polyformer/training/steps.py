@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from polyformer.errors import InvalidParameter, TrainingDiverged
+from polyformer.label_input import LabelMask
 from polyformer.models.contract import NodeModel
 from polyformer.objectives import Objective
 from polyformer.splits import Split
 from polyformer.training.distributed import Workers
 from polyformer.training.settings import TrainingSettings
-from polyformer.training.workload import owned_nodes
+from polyformer.training.workload import label_masks_of, owned_nodes
 
 __all__ = ["Steps", "check_optimizer", "class_weights", "cut_batches"]
 
@@ -56,11 +57,14 @@ def cut_batches(pieces: Iterable[Tensor], size: int) -> Iterator[Tensor]:
 class Steps:
     """What a trainer does in an epoch: it learns from every training node once, batch by batch.
 
+    Where known labels are input, it learns from those nodes of a batch whose labels the step hides.
+
     Args:
         model: already bound to the graph and on its device.
         settings: resolved, with a number for the batch size.
         labels: (N,) labels of the whole graph; only those of the training nodes are read.
         workers: the processes that share each batch.
+        seed: decides which labels the steps of a model with label columns hide.
     """
 
     epoch = 0
@@ -74,7 +78,9 @@ class Steps:
         split: Split,
         settings: TrainingSettings,
         workers: Workers,
+        seed: int = 0,
     ) -> None:
+        self.masks = label_masks_of(model, settings, len(split.train), seed)
         self.model, self.objective, self.settings, self.workers = model, objective, settings, workers
         self.device = next(model.parameters()).device
         self.train_nodes = torch.from_numpy(split.train)
@@ -96,25 +102,40 @@ class Steps:
 
     def _train_pass(self, random: np.random.Generator) -> float:
         self.model.train()
-        total = 0.0
-        whole: deque[Tensor] = deque()
+        total, learned = 0.0, 0
+        whole: deque[tuple[Tensor, LabelMask | None]] = deque()
 
         def parts() -> Iterator[Tensor]:
-            for rows in self._batches(random):
-                whole.append(rows)
-                yield self._part(rows)
+            for step, batch in enumerate(self._batches(random)):
+                rows, mask = self._hide(batch, step)
+                if len(rows):
+                    whole.append((rows, mask))
+                    yield self._part(rows)
 
         with contextlib.closing(self.model.ahead(self.train_nodes, parts())) as announced:
             for _ in announced:
-                rows = whole.popleft()
-                total += self._step(rows) * len(rows)
-        loss_of_epoch = self.workers.total(total) / len(self.train_nodes)
+                rows, mask = whole.popleft()
+                with self.model.hiding(mask):
+                    total += self._step(rows) * len(rows)
+                learned += len(rows)
+        loss_of_epoch = self.workers.total(total) / max(1, learned)
         if not np.isfinite(loss_of_epoch):
             raise TrainingDiverged(
                 f"The loss became {loss_of_epoch} in epoch {self.epoch + 1}. "
                 f"Lower lr={self.settings.lr} or scale the features."
             )
         return loss_of_epoch
+
+    def _hide(self, rows: Tensor, step: int) -> tuple[Tensor, LabelMask | None]:
+        """The positions of a batch that a step learns from, and what it hides.
+
+        With labels as input these are the nodes whose own labels are hidden: from a label that is shown, a model would
+        learn to copy it.
+        """
+        if self.masks is None:
+            return rows, None
+        mask = self.masks.of_step(self.epoch + 1, step)
+        return rows[torch.from_numpy(mask.hidden)[rows]], mask
 
     def _step(self, rows: Tensor) -> float:
         """Learn from the training nodes at these positions; returns this worker's part of the loss there was before."""

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from polyformer.bases import Recurrence
 from polyformer.devices import rows_per_slice
-from polyformer.inputs.streamed_tokens import StreamedInput
-from polyformer.inputs.token_inputs import ProjectedInput, RowInput, TokenInput
+from polyformer.inputs.token_inputs import RowInput, TokenInput
 from polyformer.models.contract import in_slices
 
 __all__ = ["BoundTokens"]
@@ -50,9 +49,7 @@ class BoundTokens:
     @property
     def route(self) -> str:
         """How tokens reach the model: ``stored``, ``streamed`` or ``projected``."""
-        if isinstance(self.source, ProjectedInput):
-            return "projected"
-        return "streamed" if isinstance(self.source, StreamedInput) else "stored"
+        return self.source.route
 
     def compute(
         self,
@@ -87,7 +84,4 @@ class BoundTokens:
 
     def describe(self) -> dict[str, Any]:
         """For the record of a run: the route, and how many rows are read from disk at a time."""
-        about: dict[str, Any] = {"token_route": self.route}
-        if isinstance(self.source, StreamedInput):
-            about |= {"chunk_rows": self.source.chunk_rows, "window_rows": self.source.window_rows}
-        return about
+        return {"token_route": self.route, **self.source.describe()}

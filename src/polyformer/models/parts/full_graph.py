@@ -13,6 +13,7 @@ from torch import Tensor
 
 from polyformer.graph import Graph
 from polyformer.inputs.feature_matrix import FeatureMatrix
+from polyformer.label_input import LabelMask
 from polyformer.machine import require_memory
 from polyformer.models.contract import NodeModel, Workload, bound
 from polyformer.parameter_checks import check_dropout, check_positive
@@ -74,7 +75,10 @@ class FullGraphModel(NodeModel):
     def bind(self, graph: Graph, workload: Workload, reporter: Reporter = SILENT) -> None:
         features = self.features_of(graph)
         self.prepare(graph, workload, reporter)
-        self._features = FeatureMatrix(features)
+        self._features = FeatureMatrix(features, self.labels_of(graph, workload))
+
+    def show_labels(self, mask: LabelMask | None) -> None:
+        self.features.show_labels(mask)
 
     def prepare(self, graph: Graph, workload: Workload, reporter: Reporter) -> None:
         """Precompute what the model needs of the graph, within the workload's memory."""
@@ -85,7 +89,7 @@ class FullGraphModel(NodeModel):
 
     @property
     def features(self) -> FeatureMatrix:
-        """The features X of the graph."""
+        """The features X of the graph, with the columns of known labels behind them if the model is shown any."""
         return bound(self._features)
 
     def forward(self, nodes: Tensor) -> Tensor:

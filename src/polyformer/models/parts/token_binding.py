@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 
 from polyformer.bases import Basis, FixedBasis, Recurrence
@@ -14,8 +15,10 @@ from polyformer.errors import FileCorrupt, InvalidParameter, OutOfResources
 from polyformer.files import free_bytes
 from polyformer.graph import Graph
 from polyformer.graph_checks import Features
+from polyformer.inputs.label_tokens import LabelledInput
 from polyformer.inputs.streamed_tokens import StreamedInput
 from polyformer.inputs.token_inputs import ProjectedInput, RowInput, StoredInput, choose_route
+from polyformer.label_input import KnownLabels
 from polyformer.machine import format_bytes, require_memory, usable_memory
 from polyformer.models.contract import Workload
 from polyformer.models.parts.bound_tokens import BoundTokens
@@ -26,7 +29,7 @@ from polyformer.stores.directory import StoredTokens
 from polyformer.stores.rows import RowIndex, TokenRows
 from polyformer.tokens import compute_tokens_and_recurrence, open_tokens, token_bytes, write_tokens
 
-__all__ = ["TokenNeeds", "bind_tokens", "bindable_nodes", "open_fitting"]
+__all__ = ["TokenNeeds", "bind_tokens", "bindable_nodes", "label_tokens_folder", "open_fitting"]
 
 _LOAD_BYTES = 1 << 25
 
@@ -40,6 +43,7 @@ class TokenNeeds:
             tokens on disk even if they fit in memory.
         hidden_channels: width of the model's first layer.
         keep_norms: multiply tokens of the optimal basis by the norms of their feature columns.
+        labels: known labels, whose tokens stand behind those of the features; None for none.
     """
 
     graph: Graph
@@ -50,6 +54,7 @@ class TokenNeeds:
     route: str = "auto"
     hidden_channels: int = 1
     keep_norms: bool = False
+    labels: KnownLabels | None = None
 
     @property
     def operator(self) -> Operator:
@@ -79,6 +84,11 @@ class TokenNeeds:
         return token_bytes(self.num_rows, self.order, self.graph.num_features)
 
     @property
+    def row_width(self) -> int:
+        """Number of columns whose tokens a node has."""
+        return self.graph.num_features + (0 if self.labels is None else self.labels.width)
+
+    @property
     def working(self) -> int:
         """Bytes that computing the tokens in memory takes besides."""
         return ENGINES["memory"]().cost(self.operator, self.order, self.features, self.basis.fixed).memory
@@ -95,9 +105,47 @@ def bind_tokens(needs: TokenNeeds, reporter: Reporter = SILENT) -> BoundTokens:
         nodes = range(needs.graph.num_nodes)
     if _chosen_route(needs) == "projected":
         assert isinstance(needs.basis, FixedBasis)
-        return BoundTokens(ProjectedInput(needs.operator, needs.features, needs.basis, needs.order), nodes)
-    source, recurrence = _bind_rows(needs, reporter)
-    return BoundTokens.of_rows(source, nodes, recurrence, needs.keep_norms)
+        source = ProjectedInput(needs.operator, needs.features, needs.basis, needs.order, needs.labels)
+        return BoundTokens(source, nodes)
+    rows, recurrence = _bind_rows(needs, reporter)
+    if needs.labels is not None:
+        rows = _bind_labels(needs, rows, reporter)
+    return BoundTokens.of_rows(rows, nodes, recurrence, needs.keep_norms)
+
+
+def _bind_labels(needs: TokenNeeds, features: RowInput, reporter: Reporter) -> RowInput:
+    """The tokens of features with those of known labels behind them: of all labels, and of every mask.
+
+    Tokens of a mask are needed at the nodes whose labels it hides, as a step learns from these alone. Tokens of labels
+    lie where those of features lie; if memory does not suffice for all of them, on disk beside those.
+    """
+    labels, workload = needs.labels, needs.workload
+    assert labels is not None
+    rows = needs.num_rows + sum(int(mask.hidden.sum()) for mask in workload.label_masks)
+    left = needs.memory - (needs.size if features.route == "stored" else 0)
+    fits = features.route == "stored" and token_bytes(rows, needs.order, labels.width) <= left
+
+    def bind(name: str, columns: sp.csr_matrix, nodes: np.ndarray | None, share: np.ndarray | None) -> RowInput:
+        scratch = None if workload.scratch is None else label_tokens_folder(workload.scratch, name)
+        own = replace(workload, nodes=nodes, share=share, tokens=None, scratch=scratch)
+        route = "stored" if fits or scratch is None else "streamed"
+        part = replace(needs, graph=needs.graph.with_features(columns), workload=own, route=route, labels=None)
+        return _bind_rows(part, reporter)[0]
+
+    masked = []
+    for mask in workload.label_masks:
+        hidden, share = labels.hidden_nodes(mask), workload.share
+        if share is not None and len(np.intersect1d(hidden, share)):
+            share = np.intersect1d(hidden, share)
+        elif share is not None:  # this process learns nothing under the mask; one row keeps the code below simple
+            share = hidden[:1]
+        masked.append(bind(f"mask-{mask.number}", labels.matrix(mask), hidden, share))
+    return LabelledInput(features, bind("known", labels.matrix(), workload.nodes, workload.share), masked)
+
+
+def label_tokens_folder(tokens: Path, name: str) -> Path:
+    """Where tokens of labels are kept on disk, beside the folder of the features' tokens."""
+    return tokens.with_name(f"label-{tokens.name}-{name}")
 
 
 def _bind_rows(needs: TokenNeeds, reporter: Reporter) -> tuple[RowInput, Recurrence | None]:
@@ -126,7 +174,7 @@ def bindable_nodes(needs: TokenNeeds) -> int:
         return needs.num_rows
     # Tokens take twice their size on disk until their blocks are put together.
     room = max(needs.memory - needs.working, int(0.45 * free_bytes(scratch)))
-    return min(needs.num_rows, max(1, room // max(1, token_bytes(1, needs.order, needs.graph.num_features))))
+    return min(needs.num_rows, max(1, room // max(1, token_bytes(1, needs.order, needs.row_width))))
 
 
 def _chosen_route(needs: TokenNeeds) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +13,10 @@ from torch import Tensor
 from polyformer.bases import Basis, FixedBasis, Recurrence, check_order, resolve_basis
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
+from polyformer.inputs.label_tokens import LabelledInput
 from polyformer.inputs.streamed_tokens import StreamedInput
+from polyformer.inputs.token_inputs import RowInput
+from polyformer.label_input import KnownLabels, LabelMask
 from polyformer.models.contract import NodeModel, Workload, bound
 from polyformer.models.parts.bound_tokens import BoundTokens
 from polyformer.models.parts.token_binding import TokenNeeds, bind_tokens, bindable_nodes, open_fitting
@@ -49,6 +52,7 @@ class TokenReader(NodeModel):
     """
 
     reads_tokens = True
+    stores_label_tokens = True
     settings: TokenSettings
 
     def __init__(self, in_channels: int, out_channels: int, settings: TokenSettings) -> None:
@@ -79,14 +83,34 @@ class TokenReader(NodeModel):
 
     def check_tokens(self, graph: Graph, workload: Workload) -> None:
         """Refuse a token directory of the workload that is not of this graph, or not what the model reads."""
-        assert workload.tokens is not None
-        open_fitting(workload.tokens, self._needs(graph, workload))
+        tokens = workload.tokens
+        assert tokens is not None
+        if self.label_channels and workload.labels is None:  # tokens of features do not depend on labels
+            workload = replace(workload, labels=KnownLabels.none(graph.num_nodes, self.label_channels))
+        open_fitting(tokens, self._needs(graph, workload))
 
-    def bind_stored(self, stored: StoredTokens, memory: int) -> None:
-        """Attach a token directory that was checked, without its graph: for a process that predicts some rows."""
+    def bind_stored(self, stored: StoredTokens, memory: int, labels: StoredTokens | None = None) -> None:
+        """Attach a token directory that was checked, without its graph: for a process that predicts some rows.
+
+        Args:
+            labels: the tokens of known labels, for a model that is shown such.
+        """
         nodes = range(len(stored)) if stored.nodes is None else stored.nodes
-        source = StreamedInput(stored, memory)
+        source: RowInput = StreamedInput(stored, memory)
+        if labels is not None:
+            source = LabelledInput(source, StreamedInput(labels, memory))
         self._tokens = BoundTokens.of_rows(source, nodes, stored.recurrence, self.settings.keep_norms)
+
+    def label_refusal(self, name: str) -> str | None:
+        if isinstance(self.basis, FixedBasis):
+            return None
+        return (
+            f"'label_input' needs a fixed basis: '{self.basis.name}' would be another basis under every mask of the "
+            f"labels. Choose another one of `polyformer bases`."
+        )
+
+    def show_labels(self, mask: LabelMask | None) -> None:
+        bound(self._tokens).source.show_labels(mask)
 
     def nodes_at_once(self, graph: Graph, workload: Workload, reporter: Reporter = SILENT) -> int:
         needs = self._needs(graph, workload, reporter)
@@ -142,4 +166,5 @@ class TokenReader(NodeModel):
             settings.token_route,
             settings.hidden_channels,
             settings.keep_norms,
+            self.labels_of(graph, workload),
         )

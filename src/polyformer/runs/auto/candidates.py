@@ -39,6 +39,7 @@ CANDIDATES: dict[str, Candidate] = {
     "polyformer-monomial": Candidate("polyformer", {"basis": "monomial"}),
     "gcn-tuned": Candidate("gcn-tuned"),
     "cascade": Candidate("cascade"),
+    "cascade-labels": Candidate("cascade", {"label_input": 0.5}),
 }
 """Candidates by name, cheapest first: those that the budget does not reach are not tried."""
 
@@ -50,7 +51,7 @@ def candidate_requests(request: RunRequest) -> dict[str, RunRequest]:
     that would then equal an earlier one is left out.
 
     >>> list(candidate_requests(RunRequest(settings={"basis": "optimal"})))
-    ['mlp', 'gcn', 'polyformer-legendre', 'gcn-tuned', 'cascade']
+    ['mlp', 'gcn', 'polyformer-legendre', 'gcn-tuned', 'cascade', 'cascade-labels']
     """
     asked = dict(request.settings or {})
     known = {name: _setting_names(candidate.model) for name, candidate in CANDIDATES.items()}

@@ -72,8 +72,9 @@ def make_leaderboard(
 
 def _validation_scores(run: Path, task: Task, split: Split) -> tuple[np.ndarray, tuple[float, float] | None]:
     """A candidate's scores (n, C) of the validation nodes, and the interval of its metric."""
-    card, model = Run.open(run).load()
-    scores = predict_scores(model, card.reader, task.graph, split.val)
+    opened = Run.open(run)
+    card, model = opened.load()
+    scores = predict_scores(model, card.reader, task.graph, split.val, opened.shown_labels(task))
     labels, guessed = task.labels[split.val], guess(task.labels[split.train], task.num_classes)
     judging = Judge.of(card.metric, task.labels, split, two_classes=card.reader.name == "binary")
     verdict = judge(card.metric, scores, labels, guessed, judging.threshold(scores, labels))

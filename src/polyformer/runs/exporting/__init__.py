@@ -90,6 +90,11 @@ def export_model(card: ModelCard, model: NodeModel, out: Path, preprocessing: Se
         preprocessing: sentences on what was done to the features before training, for the JSON.
     """
     check_export_path(out)
+    if model.label_channels:
+        raise InvalidParameter(
+            "The model reads known labels beside the features, which a file of its own would not have, so it cannot be "
+            "exported. Train one with label_input=0."
+        )
     function = model.on_tokens(card.model)
     scorer = Scorer(card, model.cpu(), function).eval()
     recipe = export_recipe(card, function, out.name, preprocessing)

@@ -1,0 +1,244 @@
+"""Runs whose model reads known labels: resumed, streamed, shared, saved, applied to new nodes and to changed graphs."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import polyformer as pf
+from polyformer.datasets import load_dataset
+from polyformer.errors import FileCorrupt, InvalidParameter, TrainingInterrupted
+from polyformer.files.run_names import LABELS
+from polyformer.graph import Graph
+from polyformer.inputs import streamed_tokens
+from polyformer.inputs.label_tokens import LabelledInput
+from polyformer.label_input import KnownLabels, LabelMasks
+from polyformer.models import Workload
+from polyformer.reports.findings import gather
+from polyformer.runs.execution import execute_run
+from polyformer.runs.run import Run
+from polyformer.splits import Split
+from polyformer.tasks import Task
+from polyformer.updates.graph_directory import compact_graph, update_graph
+from polyformer.updates.task_changes import TaskChange
+from polyformer.verification import verify_directory
+from tests.listener import Listener
+from tests.training.runs import losses, request
+
+LABELLED = {"label_input": 0.5, "label_masks": 3}
+SMALL = {"order": 2, "hidden_channels": 8, "heads": 2, "epochs": 3}
+MODELS = ("polyformer", "cascade")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_interrupt_and_resume_equal_an_uninterrupted_run(tmp_path: Path, model: str) -> None:
+    asked_for = request(model=model, settings=LABELLED | {"num_layers": 2})
+    whole = execute_run(asked_for, tmp_path / "whole")
+    asked = iter([False, True])
+    with pytest.raises(TrainingInterrupted):
+        execute_run(asked_for, tmp_path / "run", reporter=Listener(stop=lambda: next(asked)))
+    resumed = execute_run(asked_for, tmp_path / "run", resume=True)
+    assert losses(tmp_path / "run") == losses(tmp_path / "whole")
+    assert all(resumed[key] == whole[key] for key in ("val", "test", "best_epoch"))
+    assert np.array_equal(Run(tmp_path / "run").predict(), Run(tmp_path / "whole").predict())
+
+
+def test_tokens_on_disk_give_the_same_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamed_tokens, "CHUNK_BYTES", 1024)
+    monkeypatch.setattr(streamed_tokens, "WINDOW_BYTES", (4096, 4096))
+    streamed = LABELLED | {"token_route": "streamed"}
+    result = execute_run(request(settings=streamed, memory=1 << 30), tmp_path / "run")
+    assert result["token_route"] == "streamed"
+    folders = sorted(path.name for path in (tmp_path / "run").iterdir() if path.is_dir() and "tokens" in path.name)
+    assert folders == ["label-tokens-known", *(f"label-tokens-mask-{number}" for number in range(3)), "tokens"]
+    assert sum("holds the tokens" in sentence for sentence in verify_directory(tmp_path / "run")) == 5
+    run = Run(tmp_path / "run")
+    card, model = run.load()
+    task = run.task()
+    workload = Workload(None, task.graph.num_nodes, labels=run.shown_labels(task))
+    model.settings = type(model.settings)(**vars(model.settings) | {"token_route": "stored"})  # type: ignore[operator]
+    model.bind(task.graph, workload)
+    with torch.no_grad():
+        stored = card.reader.scores(model(torch.arange(task.graph.num_nodes)))
+    assert np.allclose(stored, run.predict(), atol=1e-6)
+
+
+@pytest.mark.parametrize("masks", [1, 400])
+def test_tokens_of_labels_go_to_disk_where_memory_does_not_suffice(tmp_path: Path, masks: int) -> None:
+    """Tokens of the features may fit where those of all masks do not."""
+    task = load_dataset("minefield:width=20,height=15")
+    run = pf.train(task, out=tmp_path / "run", **SMALL, **LABELLED)
+    card, model = run.load()
+    known = run.shown_labels(task)
+    assert known is not None
+    drawn = LabelMasks(0.5, len(known.nodes), 0, masks).drawn
+    drawn = drawn[:1] if masks == 1 else (drawn[0],) * masks  # the same folder on disk
+    work = Workload(np.arange(300), 300, memory=1 << 20, scratch=tmp_path / "tokens", labels=known, label_masks=drawn)
+    model.bind(task.graph, work)
+    source = model._tokens.source  # type: ignore[union-attr,operator]
+    assert isinstance(source, LabelledInput)
+    assert (source.features.route, source.known.route) == ("stored", "stored" if masks == 1 else "streamed")
+    with torch.no_grad():
+        scores = card.reader.scores(model.eval()(torch.arange(300)))
+    assert np.allclose(scores, run.predict(), atol=1e-6)
+
+
+def made_task() -> Task:
+    """A ring whose labels come in stretches of five: 40 for training, 20 held out, 60 unlabelled."""
+    ring = np.arange(120)
+    graph = Graph([ring, (ring + 1) % 120], np.random.default_rng(0).standard_normal((120, 3)))
+    labels = np.where(np.isin(ring % 6, (1, 3, 5)), -1, ring // 5 % 2)
+    labelled = np.flatnonzero(labels >= 0)
+    train, val, test = labelled[labelled % 6 != 4], labelled[labelled % 12 == 4], labelled[labelled % 12 == 10]
+    return Task("ring", graph, labels, [Split(train, val, test)])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_labels_that_arrive_later_are_used(tmp_path: Path, model: str) -> None:
+    """After `update`, a new label changes predictions near it without training; held-out labels never count."""
+    made_task().save(tmp_path / "graph")
+    run = pf.train(tmp_path / "graph", model, tmp_path / "run", **SMALL, **LABELLED)
+    before, weights = run.predict(), (tmp_path / "run" / "model.safetensors").read_bytes()
+    known = run.shown_labels(run.task())
+    assert known is not None
+    assert np.array_equal(np.sort(known.nodes), np.sort(made_task().splits[0].train))
+    held_out = int(made_task().splits[0].test[0])
+    update_graph(tmp_path / "graph", lambda task: (TaskChange(labels={held_out: 1 - task.labels[held_out]}), "a"))
+    assert np.array_equal(Run.open(run.path).predict(), before)
+    update_graph(tmp_path / "graph", lambda task: (TaskChange(labels={61: 1}), "b"))
+    after = Run.open(run.path).predict()
+    changed = np.flatnonzero(np.abs(after - before).max(axis=1) > 1e-6)
+    assert {60, 62} <= set(changed)
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == weights
+
+
+def test_a_compacted_graph_keeps_its_labels(tmp_path: Path) -> None:
+    """Rows of removed nodes are taken out, so that all numbers change; labels follow the ids."""
+    made_task().save(tmp_path / "graph")
+    run = pf.train(tmp_path / "graph", "cascade", tmp_path / "run", **SMALL, **LABELLED)
+    update_graph(tmp_path / "graph", lambda task: (TaskChange(remove_nodes=np.array([0, 1])), "c"))
+    removed = Run.open(run.path).predict()
+    compact_graph(tmp_path / "graph")
+    opened = Run.open(run.path)
+    known, task = opened.shown_labels(opened.task()), opened.task()
+    assert known is not None
+    assert task.ids is not None
+    assert set(task.ids[known.nodes]) == set(made_task().splits[0].train) - {0, 1}
+    assert np.allclose(opened.predict(), removed[2:], atol=1e-5)
+
+
+def test_a_graph_that_the_labels_do_not_belong_to_is_shown_none(tmp_path: Path) -> None:
+    task = made_task()
+    run = pf.train(task, "cascade", tmp_path / "run", **SMALL, **LABELLED)
+    assert np.array_equal(run.predict(graph=task.graph), run.predict())
+    longer = task.graph.updated(add_edges=[[119, 120]], add_features=[[0.0, 0.0, 0.0]])
+    assert not np.array_equal(run.predict(graph=longer)[:100], run.predict(graph=longer, show_labels=False)[:100])
+    other = Graph([[0, 1], [1, 2]], np.ones((3, 3)))
+    assert np.array_equal(run.predict(graph=other), run.predict(graph=other, show_labels=False))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_new_nodes_see_the_labels_of_their_neighbours(tmp_path: Path, model: str) -> None:
+    """The full way equals the larger graph; the frozen way of a model on tokens sees its neighbours' labels too."""
+    task = made_task()
+    run = pf.train(task, model, tmp_path / "run", **SMALL, **LABELLED)
+    features, edges = np.zeros((1, 3)), [[0, 120], [2, 120]]
+    larger = task.graph.updated(add_edges=edges, add_features=features)
+    full = run.predict_new(features, edges, "full")
+    assert np.allclose(full, run.predict([120], larger), atol=1e-5)
+    assert not np.allclose(full, run.predict([120], larger, show_labels=False), atol=1e-5)
+    if model == "polyformer":
+        assert run.predict_new(features, edges).shape == (1, 2)
+
+
+def test_a_damaged_file_of_labels_is_refused(tmp_path: Path) -> None:
+    run = pf.train(made_task(), "cascade", tmp_path / "run", **SMALL, **LABELLED)
+    path = run.path / LABELS
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(FileCorrupt, match="changed or damaged"):
+        Run.open(run.path).predict()
+    with pytest.raises(FileCorrupt, match="changed or damaged"):
+        verify_directory(run.path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"label_input": 1.0}, r"must lie in \[0, 1\)"),
+        ({"label_input": 0.5, "label_masks": 0}, "label_masks"),
+        ({"label_input": 0.5, "basis": "optimal"}, "needs a fixed basis"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidParameter, match=sentence):
+        pf.train(made_task(), out=tmp_path / "run", **SMALL | settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_exports_are_refused(tmp_path: Path) -> None:
+    run = pf.train(made_task(), out=tmp_path / "run", **SMALL, **LABELLED)
+    with pytest.raises(InvalidParameter, match="reads known labels"):
+        run.export(tmp_path / "model.onnx")
+
+
+def test_real_values_are_standardised_and_flagged(tmp_path: Path) -> None:
+    task = made_task()
+    values = np.where(task.labels >= 0, 100.0 + 7 * np.sin(np.arange(120) / 5), np.nan)
+    run = pf.train(Task("ring", task.graph, values, task.splits), "cascade", tmp_path / "run", **SMALL, **LABELLED)
+    known = run.shown_labels(run.task())
+    assert known is not None
+    assert known.width == 2
+    assert np.allclose([known.columns[:, 0].mean(), known.columns[:, 0].std()], [0, 1], atol=1e-5)
+    assert (known.columns[:, 1] == 1).all()
+    assert np.isfinite(run.predict()).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_estimators_know_their_training_labels(tmp_path: Path, model: str) -> None:
+    task = made_task()
+    split = task.splits[0]
+    clf = pf.PolyFormerClassifier(model=model, **SMALL, **LABELLED)
+    clf.fit(task.graph, task.labels, train=split.train, val=split.val)
+    scores = clf.predict_proba(task.graph)
+    hidden = task.labels.copy()
+    hidden[split.test] = 1 - hidden[split.test]
+    twin = pf.PolyFormerClassifier(model=model, **SMALL, **LABELLED)
+    assert np.array_equal(twin.fit(task.graph, hidden, train=split.train, val=split.val).predict_proba(), scores)
+    clf.save(tmp_path / "saved")
+    for other in (pf.PolyFormerClassifier.load(tmp_path / "saved"), pickle.loads(pickle.dumps(clf))):
+        assert np.allclose(other.predict_proba(task.graph), scores, atol=1e-6)
+    assert np.allclose(Run.open_model(tmp_path / "saved").predict(graph=task.graph), scores, atol=1e-6)
+
+
+def test_known_labels_of_other_classes_are_left_out(tmp_path: Path) -> None:
+    """Another graph may name its classes in another order, and have classes that the model does not know."""
+    task = made_task()
+    named = Task("ring", task.graph, task.labels, task.splits, class_names=("no", "yes"))
+    run = pf.train(named, "cascade", tmp_path / "run", **SMALL, **LABELLED)
+    graph = Graph([[0, 1], [1, 2]], np.ones((3, 3)))
+    other = Task("other", graph, np.arange(3), [], class_names=("yes", "maybe", "no"))
+    known = run.shown_labels(other, "elsewhere")
+    assert isinstance(known, KnownLabels)
+    assert known.nodes.tolist() == [0, 2]
+    assert known.columns.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+
+
+def test_the_report_tells_which_predictions_rest_on_labels(tmp_path: Path) -> None:
+    run = pf.train(made_task(), "cascade", tmp_path / "run", **SMALL, **LABELLED)
+    findings = gather(run.path, importance=False)
+    effect = findings.label_effect
+    assert effect is not None
+    test = np.sort(made_task().splits[0].test)
+    shown, blank = run.predict(test), run.predict(test, show_labels=False)
+    assert (effect.shown, effect.part, effect.nodes) == (40, "test", len(test))
+    assert effect.changed == (shown.argmax(axis=1) != blank.argmax(axis=1)).sum()
+    assert effect.without == (blank.argmax(axis=1) == made_task().labels[test]).mean()
+    plain = pf.train(made_task(), "cascade", tmp_path / "plain", **SMALL)
+    assert gather(plain.path, importance=False).label_effect is None

@@ -1,0 +1,60 @@
+"""The page "Using the labels you have": what it says to type is typed, and its numbers are those on record."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyformer.runs.run import Run
+from tests.documentation import marked_blocks, page
+from tests.updates.test_command_line import run
+from tools.label_curve import RECORDS, curve_table
+
+SMALL = "--set epochs=2 --set hidden_channels=8 --set num_layers=2 --no-report"
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ["ann", *(f"p{number}" for number in range(40))]
+    labels = ["", *("yes" if number % 3 else "no" for number in range(40))]
+    rows = [f"{name},{number},{label}" for number, (name, label) in enumerate(zip(names, labels, strict=True))]
+    Path("tables").mkdir()
+    Path("tables/nodes.csv").write_text("id,age,label\n" + "\n".join(rows) + "\n")
+    links = [f"{one},{other}" for one, other in zip(names, [*names[1:], names[0]], strict=True)]
+    Path("tables/edges.csv").write_text("source,target\n" + "\n".join(links) + "\n")
+    assert run("import", "tables", "my_graph") == 0
+    Path("labels").mkdir()
+    Path("labels/nodes.csv").write_text("action,id,label\nchange,ann,yes\n")
+    commands = [block for language, block in marked_blocks("label-tokens.md") if language == "sh"]
+    predictions = []
+    for line in "\n".join(commands).replace(" && ", "\n").splitlines():
+        words = shlex.split(line, comments=True)[1:]
+        assert run(*words, *(shlex.split(SMALL) if words[0] == "train" else [])) == 0, line
+        if words[0] == "predict":
+            predictions.append(Path("predictions.csv").read_text())
+    assert predictions[0] != predictions[1]
+    task = Run.open("RUN").task()
+    known = Run.open("RUN").shown_labels(task)
+    assert known is not None
+    assert task.ids is not None
+    assert "ann" in task.ids[known.nodes]
+
+
+@pytest.mark.slow
+def test_the_python_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    [example] = [block for language, block in marked_blocks("label-tokens.md") if language == "python"]
+    names: dict[str, object] = {}
+    exec(example, names)
+    with_labels, without = names["with_labels"], names["without"]
+    assert isinstance(with_labels, np.ndarray)
+    assert isinstance(without, np.ndarray)
+    assert with_labels.shape == without.shape == (900, 2)
+
+
+def test_the_curve_is_what_the_records_hold() -> None:
+    assert curve_table(RECORDS) in page("label-tokens.md")
