@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 
 from benchmarks.table_graphs import odd_units, write_twitch
 from polyformer.datasets import load_dataset
@@ -69,7 +70,9 @@ def _twitch(country: str, root: Path) -> Task:
     """Users as they were published: days, views and a flag."""
     with tempfile.TemporaryDirectory() as folder:
         write_twitch(country, root, Path(folder) / "graph")
-        return Task.load(Path(folder) / "graph")
+        task = Task.load(Path(folder) / "graph")
+        graph = Graph.from_scipy(task.graph.adjacency(), np.array(task.graph.features))  # the folder's files go
+        return replace(task, graph=graph, labels=np.array(task.labels), ids=None)
 
 
 def _communities(count: int, within: float, classes: int, columns: bool, root: Path) -> Task:
@@ -99,6 +102,29 @@ def _communities(count: int, within: float, classes: int, columns: bool, root: P
     )
     graph = Graph(np.stack([source, target]), features if columns else None, num_nodes=count)
     return Task("communities", graph, labels, [])
+
+
+def _papers(count: int, within: float, classes: int, words: int, root: Path) -> Task:
+    """Made-up papers with three citations each; so large a share of them lies within a field.
+
+    A paper has about thirty words, a quarter of them of its field's own; the others are as common everywhere.
+    """
+    random = np.random.default_rng([count, int(100 * within), classes, words])
+    labels = random.integers(0, classes, count)
+    source = random.integers(0, count, 3 * count)
+    other = (labels[source] + random.integers(1, classes, len(source))) % classes
+    wanted = np.where(random.random(len(source)) < within, labels[source], other)
+    target = np.empty(len(source), np.int64)
+    for label in range(classes):
+        target[wanted == label] = random.choice(np.flatnonzero(labels == label), int((wanted == label).sum()))
+    rows = np.repeat(np.arange(count), random.poisson(30, count))
+    common = 1.0 / np.arange(1, words + 1)
+    columns = random.choice(words, len(rows), p=common / common.sum())
+    own = random.random(len(rows)) < 0.25
+    columns[own] = (labels[rows[own]] + classes * random.integers(0, words // classes, int(own.sum()))) % words
+    features = sp.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), (count, words))
+    features.data[:] = 1.0
+    return Task("papers", Graph(np.stack([source, target]), features, num_nodes=count), labels, [])
 
 
 @dataclass(frozen=True)
@@ -131,6 +157,19 @@ def write_graph(name: str, root: Path, place: Path) -> None:
 DEVELOPMENT, CONFIRMATION = "development", "confirmation"
 
 _SIXTY, _FIFTH, _FEW = partial(by_share, 0.6), partial(by_share, 0.2), partial(by_class, 20)
+
+_FRESH_GRAPHS: dict[str, tuple[Callable[[Path], Task], Draw]] = {
+    "tiny communities, two": (partial(_communities, 200, 0.65, 2, True), _SIXTY),
+    "tiny communities, five": (partial(_communities, 300, 0.7, 5, True), _SIXTY),
+    "tiny communities, mixed": (partial(_communities, 320, 0.1, 3, True), _SIXTY),
+    "tiny, random neighbours": (partial(_communities, 300, 1 / 3, 3, True), _SIXTY),
+    "small communities, a fifth": (partial(_communities, 600, 0.6, 3, True), _FIFTH),
+    "random neighbours": (partial(_communities, 1500, 0.25, 4, True), _SIXTY),
+    "papers, 5 a class": (partial(_papers, 2000, 0.85, 4, 1000), partial(by_class, 5)),
+    "papers, 20 a class": (partial(_papers, 3000, 0.7, 6, 3000), _FEW),
+    "cora, 5 a class": (partial(_named, "cora"), partial(by_class, 5)),
+}
+"""Graphs for the question of few labels, made after the other graphs had been measured once. Cheapest first."""
 
 _DEVELOPMENT_GRAPHS: dict[str, tuple[Callable[[Path], Task], Draw]] = {
     "tiny communities, alike": (partial(_communities, 240, 0.6, 3, True), _SIXTY),
@@ -166,6 +205,6 @@ _CONFIRMATION_GRAPHS: dict[str, tuple[Callable[[Path], Task], Draw]] = {
 """Cheapest first."""
 
 GRAPHS: dict[str, GraphOfStudy] = {
-    **{name: GraphOfStudy(DEVELOPMENT, *parts) for name, parts in _DEVELOPMENT_GRAPHS.items()},
+    **{name: GraphOfStudy(DEVELOPMENT, *parts) for name, parts in (_FRESH_GRAPHS | _DEVELOPMENT_GRAPHS).items()},
     **{name: GraphOfStudy(CONFIRMATION, *parts) for name, parts in _CONFIRMATION_GRAPHS.items()},
 }

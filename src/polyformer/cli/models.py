@@ -23,6 +23,7 @@ def models(name: str | None = typer.Argument(None, metavar="[NAME]", help="Show 
         for entry in MODELS:
             display.say(f"{entry:<12} {MODELS.summary(entry)}")
         return
+    from polyformer.runs.default_settings import FEW_LABELS
     from polyformer.settings import describe
     from polyformer.training.settings import TrainingSettings
 
@@ -31,6 +32,9 @@ def models(name: str | None = typer.Argument(None, metavar="[NAME]", help="Show 
         display.say(f"{title}:")
         for key, default, text in describe(kind):
             display.say(f"  {key:<24} {model_type.training_defaults.get(key, default)!s:<10} {text}")
+    if model_type.few_label_defaults:
+        changes = ", ".join(f"{key}={value}" for key, value in model_type.few_label_defaults.items())
+        display.say(f"with at most {FEW_LABELS} training nodes, unless you ask for others: {changes}")
     spaces = {"searched by tune": model_type.search_space, "searched on large graphs": model_type.large_search_space}
     for title, space in spaces.items():
         if space:

@@ -35,7 +35,10 @@ AnotherGraph = Annotated[
     str | None,
     typer.Argument(metavar="[PATH]", help="Another graph with the same features. [default: the graph of the run]"),
 ]
-Basis = Annotated[str | None, typer.Option(help="Basis of the tokens; see `polyformer bases`. [default: legendre]")]
+Basis = Annotated[
+    str | None,
+    typer.Option(help="Basis of the tokens; see `polyformer bases`. [default: legendre; monomial with few labels]"),
+]
 Clusters = Annotated[int | None, typer.Option(help="Number of kinds of filters. [default: 2 to 6, by silhouette]")]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder in which data files are looked for first.")]
 FeatureRun = Annotated[

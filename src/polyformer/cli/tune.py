@@ -105,7 +105,7 @@ def tune(given: dict[str, Any], options: TuneOptions) -> None:
     request = _request(given, options)
     journal = options.study if options.study is not None else _journal(request.data, request.model, options.basis)
     preset_file = _preset_file(options.out, journal)
-    searched = _open_data(display, request, options.data, options.splits)
+    searched, request = _open_data(display, request, options.data, options.splits)
     limits = {"trials": options.trials, "workers": options.workers, "budget": seconds}
     best, interrupted = _search(
         display, request, searched, journal, {**limits, "ray": spread, "address": options.address}
@@ -153,10 +153,10 @@ def _preset_file(out: Path | None, journal: Path) -> Path:
     return preset_file
 
 
-def _open_data(display: Display, request: RunRequest, data: str, splits: int) -> _Searched:
-    """Read the data once, to refuse what cannot be trained and to say what is searched."""
+def _open_data(display: Display, request: RunRequest, data: str, splits: int) -> tuple[_Searched, RunRequest]:
+    """Read the data once, to refuse what cannot be trained, to say what is searched, and to fix the other defaults."""
     from polyformer.runs.data import load_task
-    from polyformer.tuning.space import search_space
+    from polyformer.tuning.space import search_space, with_unsearched_defaults
 
     with display.reporter() as reporter:
         task, nodes = load_task(request, reporter=reporter)
@@ -168,7 +168,8 @@ def _open_data(display: Display, request: RunRequest, data: str, splits: int) ->
     space = search_space(request, len(nodes.train), task.graph.num_features)
     by = f"{task.metric} on {len(nodes.val):,} validation nodes"
     display.say(f"searching {', '.join(space)} of {request.model} on {task.name}, by {by}")
-    return _Searched(space, task.metric, len(nodes.val), splits)
+    fixed = with_unsearched_defaults(request, space, len(nodes.train))
+    return _Searched(space, task.metric, len(nodes.val), splits), fixed
 
 
 def _search(

@@ -90,9 +90,11 @@ class NodeEstimator(ModelParameters):
             val: node ids or a mask; by default ``val_mask`` of a Data, else a fifth of ``train``, class by class.
             reporter: hears of every epoch, and can end the training.
         """
-        settings, seed, device = self.settings, self._check_seed(), choose_device(self.device)
+        self._resolve_settings(None)  # refuses unknown names and values before anything is read
+        seed, device = self._check_seed(), choose_device(self.device)
         read_graph, read, train, val = self._read_input(graph, labels, train, val)
         split = self._split(read, train, val, seed)
+        settings = self._resolve_settings(len(split.train))
         metric = "" if settings["metric"] == "default" else settings["metric"]
         task = Task("fit", read_graph, read.values, [split], "given", metric, read.class_names)
         task = prepare_task(task, settings["scale_features"])

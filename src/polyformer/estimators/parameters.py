@@ -68,15 +68,24 @@ class ModelParameters(BaseEstimator):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Every setting of the model and of the training, checked: those asked for and the defaults of the model."""
+        """Every setting of the model and of the training, checked: those asked for and the defaults of the model.
+
+        ``fit`` takes other defaults where training nodes are few.
+        """
+        return self._resolve_settings(None)
+
+    def _resolve_settings(self, num_train: int | None) -> dict[str, Any]:
+        """Those settings with the defaults for so many training nodes."""
         if not isinstance(self.model, str):
             raise InvalidParameter(f"'model' must be a name. Got {type(self.model).__name__}. Try 'polyformer'.")
         MODELS[self.model]  # refuses a name that there is not
         asked = self._asked()
         self._check_names(asked)
-        if "basis" in asked:
-            asked["basis"] = basis_config(resolve_basis(asked["basis"]), check_order(self.order))
-        return RunRequest(model=self.model, settings=asked).resolve_settings()
+        own_basis = {"basis": asked.pop("basis")} if "basis" in asked else {}
+        settings = RunRequest(model=self.model, settings=asked).resolve_settings(num_train)
+        for name, basis in own_basis.items():
+            settings[name] = basis_config(resolve_basis(basis), check_order(settings["order"]))
+        return settings
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The value of every parameter by name.

@@ -86,6 +86,8 @@ class NodeModel(nn.Module, ABC):
         stores_label_tokens: whether a mask of known labels costs a propagation, so that training draws a few masks once
             and names them in :attr:`Workload.label_masks`; other models take another mask in every step.
         training_defaults: training settings that suit the model, where the user asks for no others.
+        few_label_defaults: settings of the model and of its training that suit few training nodes, in place of the
+            defaults; :mod:`polyformer.runs.default_settings` says how many are few.
         search_space: for every setting that ``tune`` searches, the values it chooses from.
         large_search_space: the search space for a great many training nodes; settings that it leaves out are not
             searched there. If it is empty, ``search_space`` is used.
@@ -97,6 +99,7 @@ class NodeModel(nn.Module, ABC):
 
     settings_type: ClassVar[type]
     training_defaults: ClassVar[Mapping[str, Any]] = {}
+    few_label_defaults: ClassVar[Mapping[str, Any]] = {}
     search_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
     large_search_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
     compares_all_nodes: ClassVar[bool] = False

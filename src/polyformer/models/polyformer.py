@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -56,9 +57,22 @@ class PolyFormerModel(SpectralTokenModel):
     See :class:`polyformer.nn.polyformer.PolyFormer`. The search space is the paper's, for large graphs too.
     The paper's space leaves out the rates and the dropout of the attention group, which its published settings use;
     both are searched over the same ranges, the dropout on large graphs also over the published values.
+
+    With few labels the defaults are others. In a sparse graph most eigenvalues of P are far from ±1. There tokens of an
+    orthogonal basis keep a part of the noise at every order, by which a wide model tells its few training nodes apart
+    without learning their classes; monomial tokens leave only what neighbours share. An epoch is one optimiser step or
+    two, so steps are larger and patience is longer.
     """
 
     settings_type = PolyFormerSettings
+    few_label_defaults: ClassVar[Mapping[str, Any]] = {
+        "basis": "monomial",
+        "order": 4,
+        "hidden_channels": 64,
+        "lr": 5e-3,
+        "weight_decay": 5e-4,
+        "patience": 100,
+    }
     exact_filter = False  # residual connections and LayerNorm stand beside the filter
     search_space: ClassVar[dict[str, tuple[Any, ...]]] = {
         "order": (2, 4, 6, 8, 10, 12, 14),

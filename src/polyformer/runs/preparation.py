@@ -85,6 +85,10 @@ def prepare_run(
         f"split {request.split} by protocol '{facts.protocol}': {facts.train:,} train, {facts.val:,} val, "
         f"{facts.test:,} test; selected by {material.card.metric} on validation"
     )
+    few = request.few_label_defaults(facts.train)
+    if few:
+        named = ", ".join(f"{name}={value}" for name, value in few.items())
+        reporter.say(f"{facts.train:,} training nodes are few, so the defaults are {named}")
     return run, material
 
 
@@ -95,7 +99,7 @@ def _read(request: RunRequest, out: Path, resume: bool, reporter: Reporter, num_
     if started is None and start is not None:
         started = Run.open(start).card  # features are read as that run read them
     task, split = load_task(request, started, reporter)
-    card = ModelCard.of(request.model, request.resolve_settings(), task)
+    card = ModelCard.of(request.model, request.resolve_settings(len(split.train)), task)
     if task.is_regression and card.training.targets == "standard":
         card = replace(card, units=label_units(task.labels[split.train]))
     if start is not None and started is not None:

@@ -10,6 +10,7 @@ from polyformer.errors import InvalidParameter
 from polyformer.models import MODELS
 from polyformer.parameter_checks import check_at_least
 from polyformer.presets import load_preset
+from polyformer.runs.default_settings import defaults_for
 from polyformer.runs.options import RunOptions
 from polyformer.settings import split_settings
 from polyformer.tokens import open_tokens
@@ -32,12 +33,27 @@ class RunRequest(RunOptions):
             return asked
         return load_preset(self.preset, data_name(self.data), asked.get("basis"), self.model) | asked
 
-    def resolve_settings(self) -> dict[str, Any]:
-        """Every setting: defaults, those of the model, of the token directory, of the preset, and those asked for."""
+    def few_label_defaults(self, num_train: int) -> dict[str, Any]:
+        """The defaults that so many training nodes change; none with a preset, and none that was asked for."""
+        if self.preset is not None:
+            return {}
+        kind, asked = MODELS[self.model], self.asked_settings()
+        usual = defaults_for(kind, None)
+        fitting = defaults_for(kind, num_train)
+        return {name: value for name, value in fitting.items() if value != usual.get(name) and name not in asked}
+
+    def resolve_settings(self, num_train: int | None = None) -> dict[str, Any]:
+        """Every setting: defaults, those of the model, of the token directory, of the preset, and those asked for.
+
+        Args:
+            num_train: the number of training nodes, if the data is known: few of them have other defaults, unless there
+                is a preset.
+        """
         kind, asked = MODELS[self.model], self.asked_settings()
         if self.tokens is not None:
             asked = _view_settings(self.tokens, self.model, kind.settings_type, asked) | asked
-        parts = split_settings([kind.settings_type, TrainingSettings], {**kind.training_defaults, **asked})
+        defaults = defaults_for(kind, num_train if self.preset is None else None)
+        parts = split_settings([kind.settings_type, TrainingSettings], {**defaults, **asked})
         return {name: value for part in parts for name, value in asdict(part).items()}
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from polyformer.datasets import data_name
 from polyformer.errors import InvalidParameter
 from polyformer.models import MODELS
 from polyformer.presets import known_settings
+from polyformer.runs.default_settings import defaults_for
 from polyformer.runs.request import RunRequest
 from polyformer.training.settings import AUTO_BATCH_SIZE, WIDE_FEATURES
 
-__all__ = ["LARGE_TRAINING_SET", "first_guesses", "search_space"]
+__all__ = ["LARGE_TRAINING_SET", "first_guesses", "search_space", "with_unsearched_defaults"]
 
 LARGE_TRAINING_SET = 50_000
 """More training nodes than this are searched as the paper searches its large graphs."""
@@ -48,12 +50,23 @@ def search_space(request: RunRequest, num_train: int, num_features: int) -> dict
     return left
 
 
+def with_unsearched_defaults(request: RunRequest, space: Mapping[str, Sequence[Any]], num_train: int) -> RunRequest:
+    """The request with the defaults for so many training nodes fixed, so that a preset of the result holds them too."""
+    if request.preset is not None:
+        return request
+    fitting = defaults_for(MODELS[request.model], num_train)
+    fixed = {name: value for name, value in fitting.items() if name not in space}
+    return replace(request, settings={**fixed, **(request.settings or {})})
+
+
 def first_guesses(request: RunRequest, space: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Settings to try before any others: the defaults, and what presets hold for this model and data in any basis.
 
-    Values that the space does not have are left to the search.
+    The defaults for few training nodes are tried too, however many there are. Values that the space does not have are
+    left to the search.
     """
-    known = [request.resolve_settings(), *known_settings(data_name(request.data), request.model)]
+    defaults = [request.resolve_settings(), request.resolve_settings(num_train=1)]
+    known = [*defaults, *known_settings(data_name(request.data), request.model)]
     guesses = [
         {name: value for name, choices in space.items() if (value := _value(row, name, choices)) in choices}
         for row in known

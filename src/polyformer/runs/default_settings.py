@@ -1,0 +1,34 @@
+"""Default settings that depend on the data: the one place that decides which defaults a task gets.
+
+The rule reads one fact, the number of training nodes. At most ``FEW_LABELS`` of them are few, and the model's
+``few_label_defaults`` take the place of its defaults. Whatever the user asks for goes before either, and a preset is
+never mixed with them: its empty cells mean the plain defaults. Rule and settings were chosen by validation scores, as
+``docs/which-model.md`` tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from polyformer.models import NodeModel
+
+__all__ = ["FEW_LABELS", "defaults_for"]
+
+FEW_LABELS = 768
+"""So many training nodes, or fewer, are few: an epoch is then at most three batches of 256."""
+
+
+def defaults_for(kind: type[NodeModel], num_train: int | None) -> Mapping[str, Any]:
+    """Settings that take the place of the defaults of settings and training.
+
+    Args:
+        kind: the model.
+        num_train: the number of training nodes; None where the data is not known yet.
+
+    >>> from polyformer.models import MODELS
+    >>> [defaults_for(MODELS["polyformer"], count).get("order") for count in (None, 140, 1000)]
+    [None, 4, None]
+    """
+    few = num_train is not None and num_train <= FEW_LABELS
+    return {**kind.training_defaults, **(kind.few_label_defaults if few else {})}
