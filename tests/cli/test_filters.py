@@ -32,7 +32,7 @@ def test_every_node_is_a_row(trained: Path, tmp_path: Path, capsys: pytest.Captu
     [
         (["--clusters", "0"], "'clusters' must lie in 1..300"),
         (["--points", "-1"], "'points' must be 0 or more"),
-        (["--channel", "1"], "all channels share the basis 'legendre'"),
+        (["--channel", "1"], "all channels share the basis 'monomial'"),
     ],
 )
 def test_bad_input_is_one_sentence(

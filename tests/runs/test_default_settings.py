@@ -12,7 +12,7 @@ from polyformer.runs.request import RunRequest
 from polyformer.settings import split_settings
 from polyformer.training.settings import TrainingSettings
 from polyformer.tuning.space import search_space, with_unsearched_defaults
-from tests.listening import Listener
+from tests.listener import Listener
 
 FEW = MODELS["polyformer"].few_label_defaults
 

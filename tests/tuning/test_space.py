@@ -32,11 +32,12 @@ def test_what_is_fixed_is_not_searched() -> None:
 def test_the_defaults_and_the_presets_of_the_data_are_tried_first() -> None:
     request = RunRequest(data="roman-empire", settings={"basis": "bernstein", "hidden_channels": 64})
     space = search_space(request, 1000, 300)
-    defaults, monomial, chebyshev = first_guesses(request, space)
+    defaults, few_labels, monomial, chebyshev = first_guesses(request, space)
     settled = {"ffn_channels": 64, "attention_lr": 0.001, "attention_weight_decay": 0.0, "batch_size": 256}
     assert defaults == {name: (request.resolve_settings() | settled)[name] for name in space}
+    assert (few_labels["order"], few_labels["lr"]) == (4, 0.005)
     assert (monomial["order"], chebyshev["order"]) == (14, 2)
-    for guess in (defaults, monomial, chebyshev):
+    for guess in (defaults, few_labels, monomial, chebyshev):
         assert set(guess) <= set(space), "what is fixed is not guessed"
         assert all(value in space[name] for name, value in guess.items())
 

@@ -45,7 +45,10 @@ def load_task(request: RunRequest, card: ModelCard | None = None, reporter: Repo
 
 def _check_split(request: RunRequest, task: Task) -> None:
     if not task.splits:
-        raise InvalidParameter(f"'{request.data}' has no labelled splits, so nothing can be trained on it.")
+        raise InvalidParameter(
+            f"'{request.data}' has no labelled splits, so nothing can be trained on it. "
+            f"Import it with its labels: polyformer import {Path(request.data).name} GRAPH --label-column COLUMN."
+        )
     if not 0 <= request.split < len(task.splits):
         count = len(task.splits)
         numbers = "one split, number 0" if count == 1 else f"{count} splits, numbers 0 to {count - 1}"
