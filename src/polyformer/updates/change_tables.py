@@ -71,7 +71,7 @@ class _Reader:
         self.change = TaskChange(first_new=task.graph.num_nodes)
         self.string = task.ids is not None and task.ids.dtype.kind == "U"
         self.kind = "string" if self.string else "integer"
-        self.alive = np.setdiff1d(np.arange(task.graph.num_nodes), task.graph.removed)
+        self.alive = task.graph.present_nodes
         self.number: dict[Any, int] = {}  # of new nodes
         self._index: Any = None
         self.options = ImportOptions(
