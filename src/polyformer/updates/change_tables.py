@@ -144,8 +144,8 @@ class _Reader:
         if len(known_rows):
             row = int(known_rows[0])
             raise InvalidData(
-                f"{self._place(table, int(there[0]))} adds the node '{_plain(ids[int(there[0])])}', which is in the "
-                f"graph already. Use the action change for other features or labels."
+                f"{self._place(table, row)} adds the node '{_plain(ids[row])}', which is in the graph already. Use the "
+                f"action change for other features or labels."
             )
         self.change.add_features = self._features(nodes, len(ids), table)
         self.change.new_ids = [_plain(value) for value in ids]
