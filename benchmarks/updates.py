@@ -1,16 +1,19 @@
 """Tokens that follow a changed graph, against computing and writing the whole directory, in one process.
 
-``python -m benchmarks.updates [--edges 100] [--only NAME] [--json FILE]`` prints a row for each target: the time of
+``python -m benchmarks.updates [--repeats 100] [--only NAME] [--json FILE]`` prints a row for each target: the time of
 ``update_tokens`` with its durable write, the graph already updated, against ``write_tokens`` with the memory engine;
-median and 95th percentile over so many random edges, and the graph's own update apart.
+median and 95th percentile over so many random changes, and the graph's own update apart. Each row is written to the
+file as soon as it is measured, and rows that are in the file are not measured again: a run that was stopped goes on.
 ``--new`` times predictions of a new node and tells how far frozen and full are apart, ``--changes 10000`` makes so many
-random changes in a row and checks the end, ``--kills 200`` kills a process that updates at so many random moments.
+random changes in a row and checks the end, ``--kills 200`` kills a process that updates at so many random moments; what
+they find is added to the same file.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import tempfile
@@ -26,6 +29,26 @@ from polyformer.datasets import load_dataset
 from polyformer.graph import Graph
 from polyformer.tokens import compute_tokens, open_tokens, write_tokens
 from polyformer.updates.tokens import update_tokens
+
+
+@dataclass(eq=False)
+class Results:
+    """What was measured so far: content by section, in a JSON file if a path is given."""
+
+    path: Path | None
+    content: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: Path | None) -> Results:
+        there = path is not None and path.exists()
+        return cls(path, json.loads(path.read_text(encoding="utf-8")) if there and path is not None else {})
+
+    def add(self, section: str, rows: dict[str, Any]) -> None:
+        """Keep some rows of a section; rows of the same name are replaced."""
+        self.content = Results.open(self.path).content if self.path is not None else self.content
+        self.content[section] = self.content.get(section, {}) | rows
+        if self.path is not None:
+            self.path.write_text(json.dumps(self.content, indent=2) + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -77,13 +100,8 @@ def random_pairs(graph: Graph, count: int, random: np.random.Generator) -> np.nd
 def measure(target: Target, repeats: int, folder: Path) -> dict[str, Any]:
     """Times of one target."""
     graph, random = graph_of(target), np.random.default_rng(1)
-    whole = []
-    for _ in range(2):
-        shutil.rmtree(folder / "tokens", ignore_errors=True)
-        start = time.perf_counter()
-        write_tokens(graph, folder / "tokens", order=target.order)
-        whole.append(time.perf_counter() - start)
-    updates, graphs, rows = [], [], []
+    whole = [_write_whole(graph, folder / "tokens", target.order) for _ in range(2)]
+    updates, graphs, rows, recomputed = [], [], [], 0
     for _ in range(repeats):
         start = time.perf_counter()
         graph = graph.updated(add_edges=random_pairs(graph, target.edges, random))
@@ -93,7 +111,9 @@ def measure(target: Target, repeats: int, folder: Path) -> dict[str, Any]:
         report = update_tokens(folder / "tokens", graph, target.tolerance)
         updates.append(time.perf_counter() - start)
         rows.append(report.rows_written)
+        recomputed += report.recomputed
     error = _error(folder / "tokens", graph, target.order)
+    whole.append(_write_whole(graph, folder / "tokens", target.order))  # the machine may have got busier or idler
     best, median, late = min(whole), statistics.median(updates), float(np.percentile(updates, 95))
     return {
         "whole_seconds": best,
@@ -105,7 +125,20 @@ def measure(target: Target, repeats: int, folder: Path) -> dict[str, Any]:
         "rows": statistics.median(rows),
         "error": error,
         "error_bound": report.error_bound,
+        "repeats": repeats,
+        "recomputed": recomputed,
+        "all_whole_seconds": whole,
+        "threads": torch.get_num_threads(),
+        "load_average": os.getloadavg()[0],
     }
+
+
+def _write_whole(graph: Graph, place: Path, order: int) -> float:
+    """Seconds that computing and writing all tokens takes."""
+    shutil.rmtree(place, ignore_errors=True)
+    start = time.perf_counter()
+    write_tokens(graph, place, order=order)
+    return time.perf_counter() - start
 
 
 def _error(directory: Path, graph: Graph, order: int) -> float:
@@ -118,18 +151,18 @@ def _error(directory: Path, graph: Graph, order: int) -> float:
     return total**0.5
 
 
-def table(repeats: int, only: str, folder: Path) -> dict[str, Any]:
-    """Print the table of the targets."""
+def table(repeats: int, only: str, folder: Path, results: Results) -> None:
+    """Print the table of the targets, and keep each row."""
     print(
         "| | whole | update, median | 95th percentile | times quicker (95th) | target | graph | rows | error ≤ bound |"
     )
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
-    results = {}
     for name, target in TARGETS.items():
         if only not in name:
             continue
-        row = measure(target, repeats, folder)
-        results[name] = asdict(target) | row
+        if name not in results.content.get("table", {}):
+            results.add("table", {name: asdict(target) | measure(target, repeats, folder)})
+        row = results.content["table"][name]
         print(
             f"| {name} | {row['whole_seconds']:.2f} s | {1e3 * row['median_seconds']:.0f} ms | "
             f"{1e3 * row['p95_seconds']:.0f} ms | {row['ratio']:.0f} ({row['p95_ratio']:.0f}) | {target.least:.0f} | "
@@ -137,7 +170,6 @@ def table(repeats: int, only: str, folder: Path) -> dict[str, Any]:
             f"{row['error']:.2g} ≤ {row['error_bound']:.2g} |",
             flush=True,
         )
-    return results
 
 
 def new_nodes(folder: Path, names: list[str]) -> dict[str, Any]:
@@ -189,15 +221,13 @@ def new_nodes(folder: Path, names: list[str]) -> dict[str, Any]:
     return results
 
 
-def changes_in_a_row(count: int, folder: Path) -> dict[str, Any]:
+def changes_in_a_row(count: int, folder: Path, tolerances: list[float]) -> dict[str, Any]:
     """So many random changes of a graph, tokens following each, checked at the end; nothing is flushed."""
-    import os
-
     from tests.updates.random_changes import random_change
 
     os.fdatasync = lambda _: None  # type: ignore[assignment]
     results = {}
-    for tolerance in (0.0, 1e-2):
+    for tolerance in tolerances:
         random = np.random.default_rng(0)
         pairs = np.stack([np.arange(3000), (np.arange(3000) + 1) % 3000])
         graph = Graph(np.hstack([pairs, random.integers(0, 3000, (2, 300))]), random.standard_normal((3000, 4)))
@@ -213,7 +243,9 @@ def changes_in_a_row(count: int, folder: Path) -> dict[str, Any]:
             "largest": float(error.abs().max() / exact.abs().max()),
             "error": float(error[:, 4].double().norm()),
             "error_bound": bound,
+            "changes": count,
         }
+        assert results[str(tolerance)]["error"] <= bound + 1e-5
         print(f"{count:,} changes, tolerance {tolerance:g}: {results[str(tolerance)]}", flush=True)
     return results
 
@@ -221,29 +253,29 @@ def changes_in_a_row(count: int, folder: Path) -> dict[str, Any]:
 def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--edges", type=int, default=100)
+    parser.add_argument("--repeats", type=int, default=100)
     parser.add_argument("--only", default="")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--new", nargs="*", default=None, metavar="DATASET")
     parser.add_argument("--changes", type=int, default=0)
+    parser.add_argument("--tolerances", type=float, nargs="*", default=[0.0, 1e-3])
     parser.add_argument("--kills", type=int, default=0)
     options = parser.parse_args()
+    results = Results.open(options.json)
     with tempfile.TemporaryDirectory(prefix="updates-") as scratch:
-        results: dict[str, Any]
         if options.new is not None:
-            results = new_nodes(Path(scratch), options.new or ["cora", "chameleon_filtered", "minesweeper", "tolokers"])
+            names = options.new or ["cora", "chameleon_filtered", "minesweeper", "tolokers"]
+            results.add("new_nodes", new_nodes(Path(scratch), names))
         elif options.changes:
-            results = changes_in_a_row(options.changes, Path(scratch))
+            results.add("changes", changes_in_a_row(options.changes, Path(scratch), options.tolerances))
         elif options.kills:
             from tests.updates.killed import killed_updates
 
             versions = killed_updates(Path(scratch), options.kills)
-            results = {"kills": options.kills, "versions": versions}
+            results.add("kills", {"kills": options.kills, "last_version": versions})
             print(f"{options.kills} kills: every time a whole version was left")
         else:
-            results = table(options.edges, options.only, Path(scratch))
-    if options.json is not None:
-        options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+            table(options.repeats, options.only, Path(scratch), results)
 
 
 if __name__ == "__main__":

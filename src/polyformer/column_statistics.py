@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +10,13 @@ import numpy as np
 from polyformer.arrays import row_pieces
 from polyformer.errors import InvalidData
 
-__all__ = ["LARGEST_FEATURE", "ColumnStatistics"]
+__all__ = ["LARGEST_FEATURE", "NO_ROWS", "ColumnStatistics", "counted_pieces"]
 
 LARGEST_FEATURE = 1e19
 """The largest size of a feature: models compute in float32, which cannot hold the square of a larger one."""
+
+NO_ROWS = np.empty(0, np.int64)
+"""Every row counts."""
 
 _PIECE_BYTES = 1 << 20
 _SAMPLED_VALUES = 1 << 21
@@ -40,18 +43,19 @@ class ColumnStatistics:
     largest: np.ndarray
 
     @classmethod
-    def of(cls, features: np.ndarray, names: Sequence[str]) -> ColumnStatistics:
+    def of(cls, features: np.ndarray, names: Sequence[str], without: np.ndarray = NO_ROWS) -> ColumnStatistics:
         """Statistics of all rows; quantiles of more than 2^21 values are those of evenly spaced rows, to bound memory.
 
         Args:
             names: names of the columns, for the sentence that refuses a value.
+            without: rows, rising, that do not count.
         """
-        count, width = features.shape
+        count, width = len(features) - len(without), features.shape[1]
         step = max(1, -(-count * width // _SAMPLED_VALUES))
         zeros, total, squares = np.zeros(width, np.int64), np.zeros(width), np.zeros(width)
         flags, least, most = np.ones(width, bool), np.full(width, np.inf), np.full(width, -np.inf)
         sample, shift = np.empty((-(-count // step), width), features.dtype), np.zeros(width)
-        for start, piece in row_pieces(features, _PIECE_BYTES):
+        for start, piece in counted_pieces(features, without):
             shift = piece[0].astype(np.float64) if start == 0 else shift
             least, most = np.minimum(least, piece.min(axis=0)), np.maximum(most, piece.max(axis=0))
             is_zero = piece == 0
@@ -71,6 +75,19 @@ class ColumnStatistics:
         largest = np.maximum(np.abs(most - centre), np.abs(least - centre))
         spread = np.where(spread > 0, spread, np.where(largest > 0, largest, 1.0))
         return cls(scalable, mostly_zero, centre, spread, largest)
+
+
+def counted_pieces(features: np.ndarray, without: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The rows in pieces, but for some rows, rising: how many rows came before, and the rows.
+
+    >>> [(start, rows.tolist()) for start, rows in counted_pieces(np.arange(3.0)[:, None], np.array([1]))]
+    [(0, [[0.0], [2.0]])]
+    """
+    for start, piece in row_pieces(features, _PIECE_BYTES):
+        first, end = np.searchsorted(without, [start, start + len(piece)])
+        rows = np.delete(piece, without[first:end] - start, axis=0) if end > first else piece
+        if len(rows):
+            yield start - int(first), rows
 
 
 def _location(sample: np.ndarray, deviation: np.ndarray, mostly_zero: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

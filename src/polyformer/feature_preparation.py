@@ -47,7 +47,7 @@ def prepare_graph(
         names = ", ".join(column.name for column in STRUCTURE_COLUMNS)
         sentences.append(f"there are no features, so {len(STRUCTURE_COLUMNS)} were made from the structure: {names}")
     if scale_features == "auto":
-        scaling = FeatureScaling.fit(graph.unscaled.features, columns)
+        scaling = FeatureScaling.fit(graph.unscaled.features, columns, graph.removed)
         graph = graph.scaled(scaling)
         sentences += [scaling.describe(columns)] if scaling.parts else []
     return graph, columns, sentences

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from polyformer.arrays import row_pieces
-from polyformer.column_statistics import ColumnStatistics
+from polyformer.column_statistics import NO_ROWS, ColumnStatistics, counted_pieces
 from polyformer.columns import Column, feature_names, vector_spans
 
 __all__ = ["FeatureScaling", "ScaledColumns", "ScaledFeatures"]
@@ -22,7 +21,6 @@ _ONE_SCALE_COLUMNS = 16
 _ONE_SCALE_RATIO = 10.0
 _ONE_SCALE_CENTRE = 3.0
 _ONE_SCALE_TAIL = 50.0
-_PIECE_BYTES = 1 << 20
 _VALUES_AT_ONCE = 1 << 17
 _NAMES_SHOWN = 8
 
@@ -73,16 +71,19 @@ class FeatureScaling:
     parts: tuple[ScaledColumns, ...] = ()
 
     @classmethod
-    def fit(cls, features: Any, columns: Sequence[Column] | None = None) -> FeatureScaling:
+    def fit(
+        cls, features: Any, columns: Sequence[Column] | None = None, without: np.ndarray = NO_ROWS
+    ) -> FeatureScaling:
         """The scaling of (N, d) features, from all rows; a memory-mapped file is read in pieces, twice.
 
         Args:
             columns: columns of the table that the features come from; they tell vectors from numbers.
+            without: rows, rising, that do not count: those of removed nodes.
         """
         num_columns = int(features.shape[1])
         if not isinstance(features, np.ndarray) or num_columns == 0:
             return cls(num_columns)
-        statistics = ColumnStatistics.of(features, feature_names(columns, num_columns))
+        statistics = ColumnStatistics.of(features, feature_names(columns, num_columns), without)
         centre, spread = statistics.centre, statistics.spread
         vectors = vector_spans(columns)
         inside = np.zeros(num_columns, bool)
@@ -97,7 +98,7 @@ class FeatureScaling:
             blocks.append(singles)
             singles = singles[:0]
         parts = [part for members in blocks for part in _block(members, float(np.median(spread[members])))]
-        mean, deviation = _moments(features, singles, centre, spread, statistics.mostly_zero)
+        mean, deviation = _moments(features, without, singles, statistics)
         parts += [
             ScaledColumns(int(j), int(j) + 1, float(centre[j]), float(spread[j]), float(m), float(v))
             for j, m, v in zip(singles, mean, deviation, strict=True)
@@ -221,19 +222,20 @@ def _block(members: np.ndarray, size: float) -> Iterator[ScaledColumns]:
 
 
 def _moments(
-    features: np.ndarray, members: np.ndarray, centre: np.ndarray, spread: np.ndarray, mostly_zero: np.ndarray
+    features: np.ndarray, without: np.ndarray, members: np.ndarray, statistics: ColumnStatistics
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and deviation of the asinh of these columns over all rows; 0 and asinh(1) for columns that keep zeros."""
     total, squares = np.zeros(len(members)), np.zeros(len(members))
     if len(members):
-        for _, piece in row_pieces(features, _PIECE_BYTES):
-            bow = np.arcsinh((piece[:, members] - centre[members]) / spread[members])
+        for _, piece in counted_pieces(features, without):
+            bow = np.arcsinh((piece[:, members] - statistics.centre[members]) / statistics.spread[members])
             total += bow.sum(axis=0)
             squares += (bow * bow).sum(axis=0)
-    mean = total / len(features)
-    deviation = np.sqrt(np.maximum(squares / len(features) - mean * mean, 0))
+    count = len(features) - len(without)
+    mean = total / count
+    deviation = np.sqrt(np.maximum(squares / count - mean * mean, 0))
     deviation[deviation < 1e-9] = 1.0  # the values differ by rounding alone
-    kept = mostly_zero[members]
+    kept = statistics.mostly_zero[members]
     return np.where(kept, 0.0, mean), np.where(kept, math.asinh(1.0), deviation)
 
 

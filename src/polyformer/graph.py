@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from polyformer.arrays import row_pieces
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
 from polyformer.feature_scaling import FeatureScaling, ScaledFeatures
-from polyformer.files import array_digest, new_directory
+from polyformer.files import array_digest, new_directory, write_npy
 from polyformer.graph_change_checks import change_arrays
 from polyformer.graph_changes import MOST_CHANGES, GraphChange
 from polyformer.graph_checks import (
@@ -148,6 +148,15 @@ class Graph:
     def num_nodes(self) -> int:
         """N, the number of nodes."""
         return len(self.indptr) - 1
+
+    @property
+    def present_nodes(self) -> np.ndarray:
+        """Ids, rising, of the nodes that were not removed.
+
+        >>> Graph([[0, 1], [1, 2]]).updated(remove_nodes=[1]).present_nodes
+        array([0, 2])
+        """
+        return np.delete(np.arange(self.num_nodes), self.removed)
 
     @property
     def num_edges(self) -> int:
@@ -315,6 +324,8 @@ class Graph:
         if isinstance(self.features, ScaledFeatures):
             return self.with_features(np.asarray(self.features)).write_arrays(folder)
         write_arrays(folder, GraphArrays(self.indptr, self.indices, self.weights, self.features))
+        if len(self.removed):
+            write_npy(folder / "removed.npy", self.removed)
         sizes = (self.num_nodes, len(self.indices), self.num_features)
         return describe_arrays(folder, *sizes, self.structure_fingerprint, self.fingerprint)
 

@@ -54,6 +54,7 @@ _FILES = (
     "labels.npy",
     "splits.npz",
     "ids.npy",
+    "removed.npy",
 )
 
 
@@ -156,6 +157,7 @@ def describe_arrays(
         "features": "dense" if dense else "sparse" if sparse else None,
         "structure": structure,
         "fingerprint": fingerprint,
+        **({"removed": True} if (folder / "removed.npy").exists() else {}),
     }
 
 

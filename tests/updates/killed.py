@@ -35,7 +35,7 @@ def change(task: Task) -> tuple[TaskChange, str]:
     """The next change of the graph: what it is depends on the version alone, so that it can be told afterwards."""
     version, count = task.graph.version, task.graph.num_nodes
     random = np.random.default_rng(version)
-    alive = np.setdiff1d(np.arange(count), task.graph.removed)
+    alive = task.graph.present_nodes
     features = random.standard_normal((1, 3)).astype(np.float32)
     edges = np.array([[count, int(random.choice(alive))], [count, int(random.choice(alive))]])
     gone = random.choice(alive, 1) if version % 3 == 2 else alive[:0]
@@ -46,7 +46,7 @@ def change(task: Task) -> tuple[TaskChange, str]:
 def keep_updating(folder: str) -> None:
     """Update graph and tokens until the process is killed."""
     token_rows._MOST_SHARE = 1
-    folding.MOST_LAYERS = 4  # fold often
+    folding.MOST_RECORDS = 4  # fold often
     place = Path(folder)
     (place / "started").touch()
     while True:

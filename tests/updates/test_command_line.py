@@ -119,13 +119,23 @@ def test_journal_and_json(tmp_path: Path, graph: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("contents", "message"),
     [
-        ({"add_edges": "source,target\nann,zoe\n"}, "the node 'zoe' .row 1., which is not in the graph"),
-        ({"add_nodes": "id,age,colour\nann,1,red\n"}, "adds the node 'ann' .row 1., which is in the graph already"),
+        (
+            {"add_edges": "source,target\nann,zoe\n"},
+            "Row 1 of 'add_edges.csv' joins the node 'zoe', which is not in the graph",
+        ),
+        ({"add_nodes": "id,age,colour\nann,1,red\n"}, "adds the node 'ann', which is in the graph already"),
         ({"add_nodes": "id,age,colour\nzoe,1,red\nzoe,2,red\n"}, "has the node id 'zoe' twice"),
         ({"remove_nodes": "id\nzoe\n"}, "removes the node 'zoe'"),
-        ({"remove_edges": "source,target\nann,fay\n"}, "There is no edge between 0 and 5 that could be removed"),
-        ({"change_edges": "source,target,weight\nann,fay,2\n"}, "changes an edge .row 1. that is not there"),
+        (
+            {"remove_edges": "source,target\nann,fay\n"},
+            "removes an edge between 'ann' and 'fay', which is not there. Leave it out",
+        ),
+        (
+            {"change_edges": "source,target,weight\nann,fay,2\n"},
+            "changes an edge between 'ann' and 'fay', which is not there",
+        ),
         ({"edges": "source,target\nann,fay\n"}, "has no column 'action'"),
+        ({"edges": "action,source,target\nadd,ann,fay\nremove,ann,eve\n"}, "Row 2 of 'edges.csv' removes an edge"),
         ({"edges": "action,source,target\njoin,ann,fay\n"}, "must be add, change or remove. Got 'join'"),
         ({"remove_nodes": "id\nann\n", "add_edges": "source,target\nann,fay\n"}, "which the same change removes"),
         ({"things": "a,b\n1,2\n"}, "is no table of changes by its name"),
@@ -146,6 +156,16 @@ def test_the_same_tables_twice_are_refused(tmp_path: Path, graph: Path) -> None:
         apply(graph, changes)
     assert run("update", graph, changes, "--again") == 0
     assert Graph.load(graph).version == 2
+
+
+def test_removals_twice_are_known_by_their_hash_too(
+    tmp_path: Path, graph: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = tables(tmp_path / "changes", remove_nodes="id\nbob\n")
+    assert run("update", graph, changes) == 0
+    assert "1 node removed" in capsys.readouterr().out
+    assert run("update", graph, changes) == 2
+    assert "was applied already" in capsys.readouterr().err
 
 
 def test_two_updates_at_once_are_refused(tmp_path: Path, graph: Path) -> None:

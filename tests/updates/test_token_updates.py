@@ -107,7 +107,7 @@ def test_views_follow_within_the_bound_of_their_mixing(tmp_path: Path, basis: st
 def test_all_rows_are_computed_anew_where_most_are_touched(
     tmp_path: Path, engine: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_rows, "_MOST_SHARE", 1000)
+    monkeypatch.setattr(token_rows, "_MOST_SHARE", 0.001)
     random = np.random.default_rng(8)
     graph = Graph(random.integers(0, 400, (2, 1200)), random.standard_normal((400, 3)))
     write_tokens(graph, tmp_path / "t", order=ORDER)
@@ -120,7 +120,7 @@ def test_all_rows_are_computed_anew_where_most_are_touched(
 
 
 def test_layers_are_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding, "MOST_LAYERS", 4)
+    monkeypatch.setattr(folding, "MOST_RECORDS", 4)
     random = np.random.default_rng(9)
     ring = np.stack([np.arange(200), (np.arange(200) + 1) % 200])
     graph = Graph(ring, random.standard_normal((200, 3)))
@@ -130,13 +130,13 @@ def test_layers_are_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         graph = graph.updated(set_features={(7 * step) % 200: random.standard_normal(3)})
         report = update_tokens(tmp_path / "t", graph, 0.05 if step % 2 else 0.0)
         check(tmp_path / "t", graph, report, self_loops=False)
-        folded += len(open_tokens(tmp_path / "t").layers.layers) == 1
+        folded += len(open_tokens(tmp_path / "t").layers.records) == 1
     assert folded > 5
     assert len(list((tmp_path / "t").glob("changes*.log"))) == 1
 
 
 def test_readers_keep_what_they_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding, "MOST_LAYERS", 3)
+    monkeypatch.setattr(folding, "MOST_RECORDS", 3)
     random = np.random.default_rng(10)
     graph = random_graph(random, weighted=False)
     write_tokens(graph, tmp_path / "t", order=ORDER)

@@ -66,7 +66,7 @@ def update(options: UpdateOptions) -> None:
         keep_baseline(run, graph)
     entries = _apply(options)
     for entry in entries:
-        counts = ", ".join(f"{count:,} {what}" for what, count in entry["counts"].items() if count)
+        counts = ", ".join(_counted(count, what) for what, count in entry["counts"].items() if count)
         display.say(f"version {entry['version']} ({entry['time']}, {entry['source']}): {counts or 'nothing changed'}")
     if not entries:
         display.say(f"{graph} has not changed since it was made")
@@ -80,7 +80,7 @@ def _apply(options: UpdateOptions) -> list[dict[str, Any]]:
     """The entries of the journal that this call adds; all entries if it changes nothing."""
     from polyformer.graph import Graph
     from polyformer.graph_journal import Journal
-    from polyformer.updates.change_tables import read_changes
+    from polyformer.updates.change_tables import read_changes, tables_digest
     from polyformer.updates.graph_directory import compact_graph, update_graph
 
     graph, changes = options.graph, options.changes
@@ -88,7 +88,16 @@ def _apply(options: UpdateOptions) -> list[dict[str, Any]]:
         return Journal(graph, Graph.load(graph).version).entries()
     entries = []
     if changes is not None:
-        entries.append(update_graph(graph, lambda task: read_changes(changes, task), changes.name, options.again))
+        digest = tables_digest(changes)
+        entries.append(
+            update_graph(graph, lambda task: read_changes(changes, task), changes.name, options.again, digest)
+        )
     if options.compact:
         entries.append(compact_graph(graph))
     return entries
+
+
+def _counted(count: int, what: str) -> str:
+    """``1 node added``, ``2 nodes added``: the first word is a plural."""
+    noun, _, rest = what.partition(" ")
+    return f"{count:,} {noun if count != 1 else noun.removesuffix('s')} {rest}"

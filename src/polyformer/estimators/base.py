@@ -166,6 +166,13 @@ class NodeEstimator(ModelParameters):
         """Probabilities (n, C) or values (n, 1); see ``predict`` for the arguments."""
         trained = self._fitted()
         target, ids = self._target(graph, nodes)
+        asked = np.arange(target.num_nodes) if ids is None else ids
+        gone = np.intersect1d(asked, target.removed)
+        if len(gone):
+            raise InvalidData(
+                f"Node {int(gone[0])} was removed from the graph, so it is not predicted. Name nodes that are there: "
+                f"nodes=graph.present_nodes."
+            )
         return trained.scores(target, ids)
 
     def _target(self, first: Any, nodes: Any) -> tuple[Graph, np.ndarray | None]:

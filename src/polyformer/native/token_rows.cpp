@@ -1,7 +1,8 @@
-// One hop of the token recurrence on some rows, from tokens that lie where they are stored: in a small working array, in
-// the memory-mapped array of a token directory, or in its log. Sums are kept in double: there are few rows, and reading
-// takes the time.
+// One hop of the token recurrence on some nodes, from tokens that lie where they are stored: in the working array of an
+// update, in the log of a token directory, or in its memory-mapped array. Sums of up to 64 neighbours are kept in float,
+// those of more are added up in double.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "border.h"
@@ -9,81 +10,135 @@
 
 namespace {
 
-constexpr int kTile = 64;
-constexpr int64_t kAhead = 8;
+constexpr int kTile = 128;
+constexpr int kChunk = 64;
+constexpr int kAhead = 6;
 
-struct Hop {
-    int64_t tokens, columns;
-    int order;  // of the tokens that are made, 1 or more
-    const int64_t* target;  // rows of `work` whose tokens are made
-    const int64_t* indptr;
-    const int64_t* source;  // where a row's tokens begin, times 4, plus the number of the array that holds them
-    const double* coefficient;
-    const double* diagonal;
-    const float* arrays[3];  // 0: work, 1: stored, 2: log
-    double alpha, beta;
-    float* out;
+// Where the tokens of one order are: first in `work`, if the node has a place there, then in `log`, then in `stored`.
+struct Order {
+    const int32_t* work_place;  // of each node, plus one; 0 or null: not there
+    const float* work;
+    const int32_t* log_place;  // as above, of the nodes that were there before the change
+    const float* log;
+    const float* stored;  // tokens of this order of node 0
 };
 
-INLINE const float* tokens_of(const Hop& h, int64_t source, int64_t order) {
-    return h.arrays[source & 3] + (source >> 2) + order * h.columns;
+struct Hop {
+    int64_t stored_nodes, tokens, columns;
+    const int64_t* nodes;
+    const int64_t* indptr;
+    const int32_t* indices;
+    const float* weights;   // null: all ones
+    const double* degrees;  // null: the lengths of the rows
+    double loop;
+    Order now, last, previous;  // orders k, k-1 and k-2
+    double alpha, beta;
+    float* out;
+    double* moved;
+};
+
+INLINE const float* tokens_of(const Hop& h, const Order& order, int64_t node) {
+    if (order.work_place && order.work_place[node]) return order.work + int64_t(order.work_place[node] - 1) * h.columns;
+    if (node >= h.stored_nodes) return nullptr;
+    if (order.log_place && order.log_place[node]) return order.log + int64_t(order.log_place[node] - 1) * h.columns;
+    return order.stored + node * h.tokens * h.columns;
 }
 
-INLINE void sum_tile(const Hop& h, int64_t i, int64_t first, int width) {
-    double sum[kTile] = {};
-    const int64_t end = h.indptr[i + 1];
-    for (int64_t e = h.indptr[i]; e < end; ++e) {
-        if (e + kAhead < end) {
-            const float* next = tokens_of(h, h.source[e + kAhead], h.order - 1) + first;
-            for (int c = 0; c < width; c += 16) __builtin_prefetch(next + c);
+INLINE double scaling(const Hop& h, int64_t node) {
+    const double degree = (h.degrees ? h.degrees[node] : double(h.indptr[node + 1] - h.indptr[node])) + h.loop;
+    return degree > 0 ? 1 / std::sqrt(degree) : 1.0;
+}
+
+INLINE void sum_neighbours(const Hop& h, int64_t node, int64_t first, int width, double* sum) {
+    const float* rows[kChunk];
+    float high[kChunk], low[kChunk];  // a factor in two parts: rounded to one float, it would shift the spectrum
+    const int64_t end = h.indptr[node + 1];
+    for (int64_t begin = h.indptr[node]; begin < end; begin += kChunk) {
+        const int count = int(std::min<int64_t>(kChunk, end - begin));
+        for (int e = 0; e < count; ++e) {
+            const int64_t other = h.indices[begin + e];
+            const float* row = tokens_of(h, h.last, other);
+            rows[e] = row + first;
+            const double factor = scaling(h, other) * (h.weights ? double(h.weights[begin + e]) : 1.0);
+            high[e] = float(factor);
+            low[e] = float(factor - double(high[e]));
+            if (e < kAhead)
+                for (int c = 0; c < width; c += 16) __builtin_prefetch(rows[e] + c);
         }
-        const float* from = tokens_of(h, h.source[e], h.order - 1) + first;
-        const double factor = h.coefficient[e];
-        for (int c = 0; c < width; ++c) sum[c] += factor * double(from[c]);
+        float part[kTile] = {};
+        for (int e = 0; e < count; ++e) {
+            if (e + kAhead < count)
+                for (int c = 0; c < width; c += 16) __builtin_prefetch(rows[e + kAhead] + c);
+            const float* row = rows[e];
+            for (int c = 0; c < width; ++c) part[c] += high[e] * row[c] + low[e] * row[c];
+        }
+        for (int c = 0; c < width; ++c) sum[c] += double(part[c]);
     }
-    const float* own = h.arrays[0] + h.target[i] * h.tokens * h.columns + first;
-    const float* last = own + (h.order - 1) * h.columns;
+}
+
+// One node, some columns; returns the square of the distance to the tokens before.
+INLINE double make_tile(const Hop& h, int64_t i, int64_t first, int width) {
+    double sum[kTile] = {};
+    const int64_t node = h.nodes[i];
+    sum_neighbours(h, node, first, width, sum);
+    const double own_scaling = scaling(h, node), diagonal = h.loop * own_scaling * own_scaling;
+    const float* last = tokens_of(h, h.last, node) + first;
     float* out = h.out + i * h.columns + first;
+    for (int c = 0; c < width; ++c) sum[c] = h.alpha * (own_scaling * sum[c] + diagonal * double(last[c]));
+    if (h.beta != 0) {
+        const float* previous = tokens_of(h, h.previous, node) + first;
+        for (int c = 0; c < width; ++c) sum[c] += h.beta * double(previous[c]);
+    }
+    for (int c = 0; c < width; ++c) out[c] = float(sum[c]);
+    const float* before = tokens_of(h, h.now, node);
+    double square = 0;
     for (int c = 0; c < width; ++c) {
-        double value = h.alpha * (sum[c] + h.diagonal[i] * double(last[c]));
-        if (h.beta != 0) value += h.beta * double(last[c - h.columns]);
-        out[c] = float(value);
+        const double distance = double(out[c]) - (before ? double(before[first + c]) : 0.0);
+        square += distance * distance;
     }
+    return square;
 }
 
-INLINE void sum_rows(const Hop& h, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-        int64_t first = 0;
-        for (; first + kTile <= h.columns; first += kTile) sum_tile(h, i, first, kTile);
-        if (first < h.columns) sum_tile(h, i, first, int(h.columns - first));
-    }
+INLINE void make_row(const Hop& h, int64_t i) {
+    double square = 0;
+    int64_t first = 0;
+    for (; first + kTile <= h.columns; first += kTile) square += make_tile(h, i, first, kTile);
+    for (; first + 16 <= h.columns; first += 16) square += make_tile(h, i, first, 16);
+    if (first < h.columns) square += make_tile(h, i, first, int(h.columns - first));
+    h.moved[i] = std::sqrt(square);
 }
 
-void rows_plain(const Hop& h, int64_t begin, int64_t end) { sum_rows(h, begin, end); }
+void row_plain(const Hop& h, int64_t i) { make_row(h, i); }
 #if WIDE_TARGETS
-AVX2 void rows_avx2(const Hop& h, int64_t begin, int64_t end) { sum_rows(h, begin, end); }
-AVX512 void rows_avx512(const Hop& h, int64_t begin, int64_t end) { sum_rows(h, begin, end); }
+AVX2 void row_avx2(const Hop& h, int64_t i) { make_row(h, i); }
+AVX512 void row_avx512(const Hop& h, int64_t i) { make_row(h, i); }
 #endif
 
 }  // namespace
 
 extern "C" {
 
-// out[i] = alpha * (sum_e coefficient[e] T_(order-1)[source[e]] + diagonal[i] T_(order-1)[i]) + beta * T_(order-2)[i]
-int polyformer_token_rows(int64_t rows, int64_t tokens, int64_t columns, int order, const int64_t* target,
-                          const int64_t* indptr, const int64_t* source, const double* coefficient,
-                          const double* diagonal, const float* work, const float* stored, const float* log,
-                          double alpha, double beta, float* out, int threads) try {
-    if (order < 1 || order >= tokens || (order < 2 && beta != 0)) return kRefused;
-    const Hop hop{tokens,   columns, order, target, indptr, source, coefficient, diagonal, {work, stored, log},
-                  alpha, beta, out};
+// T_k of some nodes, k = order, and how far each is from the T_k before: alpha * P T_(k-1) + beta * T_(k-2).
+int polyformer_token_rows(int64_t rows, int64_t stored_nodes, int64_t tokens, int64_t columns, int order,
+                          const int64_t* nodes, const int64_t* indptr, const int32_t* indices, const float* weights,
+                          const double* degrees, double loop, const float* stored, const float* log,
+                          const int32_t* log_now, const int32_t* log_last, const int32_t* log_previous,
+                          const int32_t* place_last, const float* work_last, const int32_t* place_previous,
+                          const float* work_previous, float* out, double* moved, int threads) try {
+    if (order < 1 || order >= tokens) return kRefused;
+    const auto of_order = [&](int64_t k) { return stored + k * columns; };
+    const Order now{nullptr, nullptr, log_now, log, of_order(order)};
+    const Order last{place_last, work_last, log_last, log, of_order(order - 1)};
+    const Order previous{place_previous, work_previous, log_previous, log, order < 2 ? nullptr : of_order(order - 2)};
+    const Hop hop{stored_nodes, tokens, columns, nodes, indptr, indices, weights, degrees, loop,
+                  now,          last,   previous, order < 2 ? -1.0 : -2.0, order < 2 ? 0.0 : -1.0, out, moved};
 #if WIDE_TARGETS
-    const auto function = has_avx512() ? rows_avx512 : has_avx2() ? rows_avx2 : rows_plain;
+    const auto function = has_avx512() ? row_avx512 : has_avx2() ? row_avx2 : row_plain;
 #else
-    const auto function = rows_plain;
+    const auto function = row_plain;
 #endif
 #pragma omp parallel for schedule(dynamic, 4) num_threads(threads)
-    for (int64_t i = 0; i < rows; ++i) function(hop, i, i + 1);
+    for (int64_t i = 0; i < rows; ++i) function(hop, i);
     return kDone;
 }
 POLYFORMER_BORDER

@@ -31,7 +31,7 @@ def explorer_data(outcome: Outcome) -> dict[str, Any]:
         "nodes": None if len(shown) == task.graph.num_nodes else _pack(shown, np.uint32),
         "count": len(shown),
         "first": _first_node(outcome),
-        "total": task.graph.num_nodes,
+        "total": len(task.graph.present_nodes),
         "places": _pack(np.round(np.clip(outcome.places, 0, 1) * _MISSING), np.uint16),
         "aspect": None if outcome.grid is None else outcome.grid**2 / task.graph.num_nodes,
         "palette": PALETTE,

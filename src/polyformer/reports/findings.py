@@ -118,7 +118,7 @@ def learned_filters(
     run = Run.open(path)
     model = run.model()
     task, split = run.task_and_split(data_root)
-    nodes = split.train if split.fit else np.arange(task.graph.num_nodes)
+    nodes = split.train if split.fit else task.graph.present_nodes
 
     def compute(ids: np.ndarray) -> tuple[np.ndarray, ...]:
         return (spectral_coefficients(model, ids) if isinstance(model, NodeWiseFilter) else ids,)

@@ -112,9 +112,10 @@ class Trained:
             notes: gets a sentence on everything that is shown in part only.
         """
         graph = self.task.graph
-        shown = sample_nodes(graph.num_nodes, map_size(self.card, self.model, self.task))
+        present = graph.present_nodes
+        shown = present[sample_nodes(len(present), map_size(self.card, self.model, self.task))]
         nodes = self._sample(shown, notes)
-        scores, alpha = self._scores(None if self.small else nodes, workload, reporter)
+        scores, alpha = self._scores(None if len(nodes) == graph.num_nodes else nodes, workload, reporter)
         on_map = np.searchsorted(nodes, shown)
         filters, unified = filters_of(self.model, shown if alpha is None else alpha[on_map], clusters)
         width = grid_width(graph)
@@ -122,13 +123,14 @@ class Trained:
             places = np.stack([(shown % width + 0.5) / width, (shown // width + 0.5) * width / graph.num_nodes], axis=1)
         else:
             places = plane(scores[on_map] if filters is None else filters.responses)
-        spectra = self._spectra(scores)
+        spectra = self._spectra(nodes, scores)
         facts = self.card, self.task, self.split
         return Outcome(*facts, nodes, scores, shown, places, width, filters, unified, spectra, None)
 
     def _sample(self, shown: np.ndarray, notes: list[str]) -> np.ndarray:
-        """(m,) the nodes that are evaluated: all of a small graph."""
-        count, nodes = self.task.graph.num_nodes, np.arange(self.task.graph.num_nodes if self.small else 0)
+        """(m,) the nodes that are evaluated: all of a small graph but those that were removed."""
+        nodes = self.task.graph.present_nodes
+        count = len(nodes)
         if not self.small:
             test = self.split.test
             nodes = np.union1d(shown, test[sample_nodes(len(test), _SAMPLED)])
@@ -151,13 +153,15 @@ class Trained:
         scores, *alpha = (np.concatenate(parts) for parts in zip(*(parts for _, parts in walk), strict=True))
         return scores, alpha[0] if alpha else None
 
-    def _spectra(self, scores: np.ndarray) -> dict[str, np.ndarray]:
+    def _spectra(self, nodes: np.ndarray, scores: np.ndarray) -> dict[str, np.ndarray]:
         """Density over λ of the input and of the output, of a small graph."""
         graph = self.task.graph
         if not self.small or graph.features is None or not graph.num_edges:
             return {}
         operator, lam = Operator(graph), frequency_grid(129)
-        signals = {"input: node features": sketch_columns(graph.features), "output: predictions": scores}
+        output = np.zeros((graph.num_nodes, scores.shape[1]), scores.dtype)  # removed nodes have no part in the signal
+        output[nodes] = scores
+        signals = {"input: node features": sketch_columns(graph.features), "output: predictions": output}
         return {name: signal_spectrum(operator, signal, lam) for name, signal in signals.items()}
 
 

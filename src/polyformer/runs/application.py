@@ -80,7 +80,7 @@ def describe_nodes(
     reporter: Reporter = SILENT,
     labels: KnownLabels | None = None,
 ) -> Filters:
-    """The filters of the nodes; see :func:`predict_nodes` for the arguments."""
+    """The filters of the nodes, by default of all that were not removed; see :func:`predict_nodes`."""
     if not isinstance(model, NodeWiseFilter):
         raise InvalidParameter(
             f"The model '{card.model}' has no filter for each node. Choose a run of another model, e.g. polyformer."
@@ -90,6 +90,8 @@ def describe_nodes(
         assert isinstance(model, NodeWiseFilter)
         return (filter_coefficients(model, ids),)
 
+    if nodes is None and len(graph.removed):
+        nodes = graph.present_nodes
     workload = _workload(place, graph, nodes, labels)
     blocks: Iterator[Any] = node_blocks(model, graph, compute, workload, reporter, "filters")
     return describe_filters(model, np.concatenate([alpha for _, (alpha,) in blocks]), clusters)

@@ -137,7 +137,7 @@ def _measure(
 
 
 def _moments(card: ModelCard, model: NodeModel, graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    alive = np.setdiff1d(np.arange(graph.num_nodes), graph.removed)
+    alive = graph.present_nodes
     nodes = alive[np.unique(np.linspace(0, len(alive) - 1, min(len(alive), _SAMPLE_NODES)).astype(np.int64))]
     basis: str | Basis = "chebyshev"
     order, loops = 0, False

@@ -57,7 +57,7 @@ class DataFacts:
             protocol=task.protocol,
             fingerprint=task.graph.fingerprint,
             labels=array_digest(*parts, task.labels[np.concatenate(parts)]),
-            nodes=task.graph.num_nodes,
+            nodes=len(task.graph.present_nodes),
             edges=task.graph.num_edges,
             features=task.graph.num_features,
             classes=task.num_classes,

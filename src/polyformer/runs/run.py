@@ -336,7 +336,7 @@ class Run:
         The response is the first layer's alone; where ``exact`` is False, more stands around it.
 
         Args:
-            nodes: node ids or a mask; all nodes by default.
+            nodes: node ids or a mask; by default all nodes that were not removed.
             graph: another graph with the same features; the run's own data by default.
             clusters: how many kinds of filters; by default 2 to 6, chosen by silhouette.
             device: the device to compute on: auto, cpu, cuda or mps.

@@ -137,6 +137,9 @@ def _task(graph: Graph, labels: Any, split: int | Split) -> Task:
     if labels is None:
         raise InvalidParameter("'labels' must be given with a Graph: one for every node, -1 or NaN where unknown.")
     checked = check_labels(labels, graph.num_nodes)
+    if len(graph.removed):  # removed nodes are in no split
+        checked = checked.copy()
+        checked[graph.removed] = np.nan if checked.dtype.kind == "f" else -1
     if isinstance(split, Split):
         return Task("graph", graph, checked, [split], "given")
     splits = [uniform_split(checked, number) for number in range(max(_DRAWN_SPLITS, split + 1))]

@@ -22,14 +22,14 @@ from polyformer.files import (
     reading,
 )
 from polyformer.files.data_schemas import TOKEN_MANIFEST
-from polyformer.stores.layers import LOG, TokenLayers, read_layers
+from polyformer.stores.change_log import AGAIN, LOG, read_records
+from polyformer.stores.layers import TokenLayers
 
 __all__ = ["FORMAT", "StoredTokens"]
 
 FORMAT = 1
-_AGAIN = "Make the tokens again."
 _ATTEMPTS = 5
-"""An update that folds layers removes files that an older manifest names: then the newer manifest is read."""
+"""An update that folds records removes files that an older manifest names: then the newer manifest is read."""
 
 
 class StoredTokens:
@@ -71,7 +71,7 @@ class StoredTokens:
             )
         self.basis = resolve_basis(self.manifest["view"] if basis is None else basis)
         self._mixing = self._view()
-        self.nodes = read_npy(self.directory / "nodes.npy", _AGAIN) if self.manifest["subset"] else None
+        self.nodes = read_npy(self.directory / "nodes.npy", AGAIN) if self.manifest["subset"] else None
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -89,7 +89,7 @@ class StoredTokens:
         path = self.directory / "recurrence.npz"
         if not path.exists():
             return None
-        arrays = read_npz(path, ["norm", "gamma", "beta"], advice=_AGAIN)
+        arrays = read_npz(path, ["norm", "gamma", "beta"], advice=AGAIN)
         return Recurrence(arrays["norm"], arrays["gamma"][: self.order], arrays["beta"][: self.order])
 
     def __len__(self) -> int:
@@ -99,7 +99,7 @@ class StoredTokens:
         index = rows.numpy() if isinstance(rows, torch.Tensor) else rows
         if isinstance(index, int | np.integer):
             return self[index : index + 1 or None][0]
-        if len(self.layers.ids) or len(self) != len(self.layers.base):
+        if not self.layers.is_plain:
             numbers = np.arange(len(self))[index]
             rows = self.layers.take(numbers.ravel(), self.order + 1).reshape(*numbers.shape, *self.shape[1:])
         else:
@@ -130,20 +130,20 @@ class StoredTokens:
         self.log_path = self.directory / plain_name(manifest.get("log", LOG), self.directory)
         rows = manifest.get("base_rows", manifest["num_rows"])
         base = self._map(self.base_path, (rows, manifest["order"] + 1, manifest["num_features"]), manifest["dtype"])
-        with reading(self.base_path, _AGAIN):
+        with reading(self.base_path, AGAIN):
             self.base_file = open_regular(self.base_path, buffering=0)  # readable even when its name is removed
-        layers, log = read_layers(self.log_path, base.shape[1:], base.dtype)
+        records, log = read_records(self.log_path, base.shape[1:], base.dtype)
         self.log_bytes = len(log)
         num_rows = manifest["num_rows"]
-        if layers:
-            about = layers[-1].about
+        if records:
+            about = records[-1].about
             operator = manifest["operator"] | {"structure": about["structure"]}
             self.manifest = manifest | about | {"operator": operator}
             num_rows = about["num_rows"]
-        return TokenLayers(base, layers, num_rows, log)
+        return TokenLayers(base, records, num_rows, log)
 
     def _map(self, path: Path, expected: tuple[int, int, int], dtype: str) -> np.ndarray:
-        array = map_npy(path, _AGAIN)
+        array = map_npy(path, AGAIN)
         if array.shape != expected or array.dtype != dtype:
-            raise FileCorrupt(f"'{path}' must hold {dtype} {expected}. Got {array.dtype} {array.shape}. {_AGAIN}")
+            raise FileCorrupt(f"'{path}' must hold {dtype} {expected}. Got {array.dtype} {array.shape}. {AGAIN}")
         return array

@@ -1,4 +1,4 @@
-"""Layers of changed tokens put together now and then: into one layer, or with the array into a new array."""
+"""Records of changed tokens put together now and then: into one record, or with the array into a new array."""
 
 from __future__ import annotations
 
@@ -9,45 +9,48 @@ import numpy as np
 
 from polyformer.files import NpyWriter, reporting_io_errors, seal_files, sync_directory, sync_file, write_json
 from polyformer.files.data_schemas import TOKEN_MANIFEST
+from polyformer.stores.change_log import Record, append_record
 from polyformer.stores.directory import StoredTokens
-from polyformer.stores.layers import Layer, TokenLayers, append_layer
+from polyformer.stores.layers import TokenLayers
 
-__all__ = ["MOST_LAYERS", "fold", "remove_leftovers", "switch_files"]
+__all__ = ["MOST_RECORDS", "fold", "remove_leftovers", "switch_files"]
 
-MOST_LAYERS = 64
-"""More layers are put together."""
+MOST_RECORDS = 64
+"""More records are put together."""
 
-_MOST_ROWS = 2
-"""Layers are also put together when they have more rows than this multiple of the number of nodes, which bounds their
-size."""
+_MOST_LOG = 2
+"""A log with more tokens than so many times those of the array is put together, too: a bound on what it occupies."""
 
 _PIECE_BYTES = 1 << 24
 
 
 def fold(stored: StoredTokens) -> None:
-    """Put layers together where there are many; ``stored`` was opened before the last of them was appended."""
-    layers = stored.layers.layers
-    if len(layers) + 1 < MOST_LAYERS and sum(len(layer.ids) for layer in layers) <= _MOST_ROWS * stored.layers.num_rows:
+    """Put records together where there are many; ``stored`` was opened before the last of them was appended."""
+    layers = stored.layers
+    num_tokens = layers.num_rows * layers.shape[1]
+    if (
+        len(layers.records) + 1 < MOST_RECORDS
+        and sum(record.num_tokens for record in layers.records) <= _MOST_LOG * num_tokens
+    ):
         return
     with reporting_io_errors("folded tokens", stored.directory):
         now = StoredTokens(stored.directory, sealed=False)
-        version, about = now.manifest["version"], now.layers.layers[-1].about
+        version, about = now.manifest["version"], now.layers.records[-1].about
         left_out = now.layers.left_out(now.layers.num_rows)
-        left_ids = np.flatnonzero(left_out.any(axis=1))
-        ids, rows = now.layers.ids, np.empty((0, *now.layers.shape[1:]), now.layers.base.dtype)
+        left_ids = [np.flatnonzero(bounds) for bounds in left_out]
+        ids = [now.layers.changed_rows(k) for k in range(now.layers.shape[1])]
         names: dict[str, Any] = {
             "base": now.base_path.name,
             "log": f"changes-{version}.log",
             "base_rows": len(now.layers.base),
         }
-        if 2 * len(ids) > now.layers.num_rows:
+        if 2 * sum(len(part) for part in ids) > num_tokens:
             names |= {"base": f"tokens-{version}.npy", "base_rows": now.layers.num_rows}
             _write_array(now.directory / names["base"], now.layers)
-            ids = ids[:0]
-        else:
-            rows = now.layers.take(ids)
-        log = now.directory / names["log"]
-        append_layer(log, Layer(about, ids, rows, left_ids, left_out[left_ids]), 0)
+            ids = [part[:0] for part in ids]
+        tokens = [now.layers.take_order(k, part) for k, part in enumerate(ids)]
+        kept = [bounds[part] for bounds, part in zip(left_out, left_ids, strict=True)]
+        append_record(now.directory / names["log"], Record(about, ids, tokens, left_ids, kept), 0)
         switch_files(now, names | about)
 
 

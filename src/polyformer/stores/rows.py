@@ -92,18 +92,12 @@ class TokenRows:
 
     def read(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy rows, in ascending order, from the disk: (n,) -> (n, stored K+1, d)."""
-        places = self._layers.find(rows)
-        plain = np.flatnonzero(places < 0)
-        if len(plain) == len(rows):
-            self._read_base(rows, out)
-            return
-        below = self.buffer(len(plain))
-        self._read_base(rows[plain], below)
-        out[plain] = below
-        self._layers.fill(places, out)
+        old = int(np.searchsorted(rows, len(self._layers.base)))
+        self._read_base(rows[:old], out[:old])
+        self._layers.overlay(rows, out)
 
     def _read_base(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Rows that no layer has."""
+        """Rows of the array."""
         gap = 1 + _GAP_BYTES // self.row_bytes
         breaks = np.flatnonzero(np.diff(rows) > gap) + 1
         runs = list(zip([0, *breaks.tolist()], [*breaks.tolist(), len(rows)], strict=True)) if len(rows) else []

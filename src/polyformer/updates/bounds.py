@@ -73,12 +73,16 @@ def root_mean_squares(stored: StoredTokens) -> list[float]:
 def error_bounds(left_out: np.ndarray | None, num_tokens: int) -> tuple[float, ...]:
     """For each order k: ‖ρ_0‖ + Σ_(1≤l≤k) (k-l+1) ‖ρ_l‖, as an error δ of order l enters as U_(k-l)(M) δ.
 
-    >>> error_bounds(np.array([[0.0, 3.0, 1.0], [0.0, 4.0, 0.0]], np.float32), 3)
+    Args:
+        left_out: (K+1, N) float32 bounds on what each order of each row leaves out.
+        num_tokens: K+1.
+
+    >>> error_bounds(np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]], np.float32), 3)
     (0.0, 5.0, 11.0)
     """
     if left_out is None:
         return (0.0,) * num_tokens
-    norms = np.sqrt(np.einsum("nk,nk->k", left_out, left_out, dtype=np.float64))
+    norms = np.sqrt([np.einsum("n,n->", bounds, bounds, dtype=np.float64) for bounds in left_out])
     orders = np.arange(num_tokens)
     shares = np.maximum(orders[:, None] - orders[None] + 1, 0)  # (k, l)
     shares[:, 0] = 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
@@ -12,7 +14,7 @@ from polyformer.errors import DataNotFound, InvalidData
 from polyformer.importing.column_roles import EDGE_ROLES, match_column
 from polyformer.importing.tables import Table, open_table
 
-__all__ = ["ACTIONS", "find_tables", "split_by_action"]
+__all__ = ["ACTIONS", "ChangeTable", "find_tables", "split_by_action"]
 
 ACTIONS = {
     "add": ("add", "added", "insert", "new"),
@@ -22,6 +24,23 @@ ACTIONS = {
 """What a cell of the column ``action`` may say."""
 
 _ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".parquet", ".pq")
+
+
+@dataclass(frozen=True, eq=False)
+class ChangeTable:
+    """Rows of one action.
+
+    Attributes:
+        what: the action and what it is done to, e.g. ``add_edges``.
+        table: the rows.
+        name: the user's file that they stand in.
+        rows: the row of that file of each row of the table; None where they are the same.
+    """
+
+    what: str
+    table: Table
+    name: str
+    rows: np.ndarray | None = None
 
 
 def find_tables(path: Path) -> list[tuple[Path, str]]:
@@ -49,11 +68,11 @@ def find_tables(path: Path) -> list[tuple[Path, str]]:
     return files
 
 
-def split_by_action(file: Path, what: str, folder: Path) -> list[tuple[str, Table]]:
+def split_by_action(file: Path, what: str, folder: Path) -> list[ChangeTable]:
     """A table for each action: as it is where its name tells the action, else by its column ``action``."""
     table = open_table(file)
     if "_" in what:
-        return [(what, table)]
+        return [ChangeTable(what, table, file.name)]
     column = match_column("action", ("action",), table.names, None, table.name)
     if column is None:
         raise InvalidData(
@@ -71,9 +90,10 @@ def split_by_action(file: Path, what: str, folder: Path) -> list[tuple[str, Tabl
         )
     parts = []
     for action, words in ACTIONS.items():
-        rows = whole.filter(pc.is_in(said, pa.array(words))).drop_columns([column])
-        if rows.num_rows:
-            parts.append((f"{action}_{what}", _written(rows, folder / f"{action}_{what}", bool(text))))
+        numbers = np.flatnonzero(pc.is_in(said, pa.array(words)).to_numpy())
+        if len(numbers):
+            rows = _written(whole.take(numbers).drop_columns([column]), folder / f"{action}_{what}", bool(text))
+            parts.append(ChangeTable(f"{action}_{what}", rows, file.name, numbers))
     return parts
 
 

@@ -21,10 +21,10 @@ from polyformer.importing.options import ImportOptions
 from polyformer.importing.tables import Table, open_table
 from polyformer.structure_features import are_structural
 from polyformer.tasks import Task
-from polyformer.updates.change_files import find_tables, split_by_action
+from polyformer.updates.change_files import ChangeTable, find_tables, split_by_action
 from polyformer.updates.task_changes import PARTS, TaskChange
 
-__all__ = ["read_changes", "read_new_nodes"]
+__all__ = ["read_changes", "read_new_nodes", "tables_digest"]
 
 _SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
@@ -41,10 +41,15 @@ def read_changes(path: Path, task: Task) -> tuple[TaskChange, str]:
     with tempfile.TemporaryDirectory(prefix="polyformer-changes-") as folder:
         tables = [part for file, what in files for part in split_by_action(file, what, Path(folder))]
         change = _Reader(task).read(tables)
+    return change, tables_digest(path)
+
+
+def tables_digest(path: Path) -> str:
+    """A hash of tables of changes, by which the same tables are known again."""
     digest = hashlib.blake2b(digest_size=16)
-    for file, what in sorted(files, key=lambda entry: entry[1]):
+    for file, what in sorted(find_tables(path), key=lambda entry: entry[1]):
         digest.update(f"{what} {file_digest(file)}".encode())
-    return change, digest.hexdigest()
+    return digest.hexdigest()
 
 
 def read_new_nodes(nodes: Path, edges: Path | None, task: Task) -> TaskChange:
@@ -71,9 +76,10 @@ class _Reader:
         self.change = TaskChange(first_new=task.graph.num_nodes)
         self.string = task.ids is not None and task.ids.dtype.kind == "U"
         self.kind = "string" if self.string else "integer"
-        self.alive = np.setdiff1d(np.arange(task.graph.num_nodes), task.graph.removed)
+        self.alive = task.graph.present_nodes
         self.number: dict[Any, int] = {}  # of new nodes
         self._index: Any = None
+        self._origins: dict[Path, ChangeTable] = {}
         self.options = ImportOptions(
             id_type=self.kind, label_column="", split_column="", columns=task.columns, missing="fill"
         )
@@ -81,13 +87,20 @@ class _Reader:
         self.num_features, self.columns = (0, ()) if structural else (task.graph.num_features, task.columns)
         self.classes = None if task.class_names is None else list(task.class_names)
 
-    def read(self, tables: list[tuple[str, Table]]) -> TaskChange:
+    def read(self, tables: list[ChangeTable]) -> TaskChange:
         order = ["remove_nodes", "remove_edges", "add_nodes", "change_nodes", "add_edges", "change_edges"]
-        for what, table in sorted(tables, key=lambda entry: order.index(entry[0])):
-            getattr(self, f"_{what}")(table)
+        self._origins = {part.table.paths[0]: part for part in tables}
+        for part in sorted(tables, key=lambda part: order.index(part.what)):
+            getattr(self, f"_{part.what}")(part.table)
         if self.classes is not None:
             self.change.class_names = tuple(self.classes)
         return self.change
+
+    def _place(self, table: Table, row: int) -> str:
+        """Where a row of a table stands in the user's file."""
+        origin = self._origins.get(table.paths[0])
+        number = row if origin is None or origin.rows is None else int(origin.rows[row])
+        return f"Row {number + 1} of '{table.name if origin is None else origin.name}'"
 
     def _find(self, ids: Any) -> np.ndarray:
         """Node numbers of the user's ids, of nodes that are there or new; -1 for others."""
@@ -106,13 +119,16 @@ class _Reader:
         if len(unknown):
             name = _plain(ids[int(unknown[0])])
             raise InvalidData(
-                f"'{table.name}' {what} the node '{name}' (row {int(unknown[0]) + 1}), which is not in the graph. "
-                f"Add it first, or correct the id."
+                f"{self._place(table, int(unknown[0]))} {what} the node '{name}', which is not in the graph. Add it "
+                f"first, or correct the id."
             )
-        of_removed = np.flatnonzero(np.isin(numbers, self.change.remove_nodes))
-        if len(of_removed) and what != "removes":
-            name = _plain(ids[int(of_removed[0])])
-            raise InvalidData(f"'{table.name}' {what} the node '{name}', which the same change removes. Leave one out.")
+        gone = np.flatnonzero(np.isin(numbers, self.change.remove_nodes))
+        if len(gone) and what != "removes":
+            name = _plain(ids[int(gone[0])])
+            raise InvalidData(
+                f"{self._place(table, int(gone[0]))} {what} the node '{name}', which the same change removes. "
+                f"Leave one out."
+            )
         return numbers
 
     def _node_table(self, table: Table, columns: Any) -> tuple[NodeTable, Any]:
@@ -128,8 +144,8 @@ class _Reader:
         if len(known_rows):
             row = int(known_rows[0])
             raise InvalidData(
-                f"'{table.name}' adds the node '{_plain(ids[row])}' (row {row + 1}), which is in the graph already. "
-                f"Use the action change for other features or labels."
+                f"{self._place(table, row)} adds the node '{_plain(ids[row])}', which is in the graph already. Use the "
+                f"action change for other features or labels."
             )
         self.change.add_features = self._features(nodes, len(ids), table)
         self.change.new_ids = [_plain(value) for value in ids]
@@ -216,6 +232,7 @@ class _Reader:
 
     def _remove_edges(self, table: Table) -> None:
         self.change.remove_edges = self._edges(table, "removes an edge of")[0]
+        self._refuse_missing(self.change.remove_edges, table, "removes", "Leave it out.")
 
     def _add_edges(self, table: Table) -> None:
         self.change.add_edges, self.change.add_weights = self._edges(table, "joins")
@@ -224,17 +241,24 @@ class _Reader:
         pairs, weights = self._edges(table, "changes an edge of")
         if weights is None:
             raise InvalidData(f"'{table.name}' changes edges but has no column 'weight'. Give the new weights.")
-        for row, (one, other) in enumerate(pairs.tolist()):
-            begin, end = self.task.graph.indptr[one : one + 2] if one < self.task.graph.num_nodes else (0, 0)
-            if other not in self.task.graph.indices[begin:end]:
-                raise InvalidData(
-                    f"'{table.name}' changes an edge (row {row + 1}) that is not there. Use the action add for it."
-                )
+        self._refuse_missing(pairs, table, "changes", "Use the action add for it.")
         earlier = self.change.add_weights
         if earlier is None:
             earlier = np.ones(len(self.change.add_edges), np.float32)
         self.change.add_weights = np.concatenate([earlier, weights])
         self.change.add_edges = np.concatenate([self.change.add_edges, pairs])
+
+    def _refuse_missing(self, pairs: np.ndarray, table: Table, what: str, advice: str) -> None:
+        """Refuse an edge that is not in the graph."""
+        graph = self.task.graph
+        for row, (one, other) in enumerate(pairs.tolist()):
+            begin, end = graph.indptr[one : one + 2] if one < graph.num_nodes else (0, 0)
+            if other not in graph.indices[begin:end]:
+                names = [str(node if self.task.ids is None else self.task.ids[node]) for node in (one, other)]
+                raise InvalidData(
+                    f"{self._place(table, row)} {what} an edge between '{names[0]}' and '{names[1]}', which is not "
+                    f"there. {advice}"
+                )
 
 
 def _part(cell: str, place: str) -> str:

@@ -40,6 +40,7 @@ def update_graph(
     read_change: Callable[[Task], tuple[TaskChange, str]],
     source: str = "",
     again: bool = False,
+    digest: str = "",
 ) -> GraphUpdate:
     """Apply a change to a graph directory; readers keep the version that they opened.
 
@@ -50,10 +51,13 @@ def update_graph(
         read_change: gives the change for the task as it is now, and a hash of where the change came from.
         source: what the journal calls the change, e.g. the name of a folder.
         again: apply a change whose hash the journal knows already; by default such a change is refused.
+        digest: the hash, where it is known beforehand: then a change that was applied is refused before it is read.
     """
     folder = Path(directory)
     with _held(folder):
         task = Task.load(folder)
+        if digest:
+            _refuse_known(task.graph, digest, source, again)
         change, digest = read_change(task)
         _refuse_known(task.graph, digest, source, again)
         changed = change_task(task, change)

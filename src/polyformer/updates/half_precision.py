@@ -16,7 +16,7 @@ _SMALLEST = 2.0**-25
 
 
 def rounding_left_out(layers: TokenLayers, graph: Graph, self_loops: bool) -> np.ndarray:
-    r"""(N, K+1) float32 bounds on the residuals of tokens that were rounded to float16.
+    r"""(K+1, N) float32 bounds on the residuals of tokens that were rounded to float16.
 
     A stored row :math:`\tilde T_k(i)` is off by at most
     :math:`r_k(i) = 2^{-11} \|\tilde T_k(i)\| + 2^{-25} \sqrt d`, so the norm of
@@ -36,4 +36,4 @@ def rounding_left_out(layers: TokenLayers, graph: Graph, self_loops: bool) -> np
     left_out[:, 1:] += (1 + (np.arange(1, num_tokens) > 1)) * (operator @ rounding[:, :-1])
     left_out[:, 2:] += rounding[:, :-2]
     left_out[count:] = 0
-    return left_out.astype(np.float32) * np.float32(1 + 1e-6)
+    return np.ascontiguousarray(left_out.T, np.float32) * np.float32(1 + 1e-6)

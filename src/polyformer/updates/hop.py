@@ -5,78 +5,43 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from polyformer.graph import Graph
+from polyformer.graph_changes import entries_of_rows
 from polyformer.native import call, is_available
+from polyformer.updates.working_tokens import WorkingTokens
 
-__all__ = ["inverse_root", "joined_sums", "make_hop", "union_of"]
+__all__ = ["Scaling", "added_up", "inverse_root", "make_hop", "union_of"]
 
 _NUMBERS_PER_THREAD = 1 << 23
 """Less work than this is done before a second thread has woken up."""
 
+_DENSE_SHARE = 32
+"""From one in so many nodes on, an array of all nodes is quicker than sorting."""
 
-def make_hop(
-    k: int,
-    target: np.ndarray,
-    offsets: np.ndarray,
-    source: np.ndarray,
-    coefficient: np.ndarray,
-    diagonal: np.ndarray,
-    arrays: tuple[np.ndarray, np.ndarray | None, np.ndarray | None],
-) -> np.ndarray:
-    r"""Rows of :math:`T_k = 2 M T_{k-1} - T_{k-2}` (:math:`T_1 = M T_0`), M = -P: (n, d) float32, sums in double.
+
+class Scaling:
+    """S of the operator :math:`P = S (A + cI) S` at some nodes, from degrees that are summed anew, never adjusted.
 
     Args:
-        target: (n,) rows of the working array, whose own tokens of the orders below are read there.
-        offsets: (n+1,) where the entries of each row begin.
-        source: (entries,) where the tokens of each neighbour begin: 4 × the place of their first number in one of the
-            arrays, plus the number of that array.
-        coefficient: (entries,) float64 entries of P.
-        diagonal: (n,) float64 diagonal of P.
-        arrays: the working array (m, K+1, d), the stored tokens, and the log, all float32.
+        graph: the changed graph.
+        self_loops: c is 1, else 0.
     """
-    alpha, beta = (-1.0, 0.0) if k == 1 else (-2.0, -1.0)
-    work, stored, log = arrays
-    _, tokens, columns = work.shape
-    if not is_available():
-        unique, column = np.unique(source, return_inverse=True)
-        matrix = sp.csr_matrix((coefficient, column, offsets), shape=(len(target), len(unique)))
-        own = work[target]
-        sums = matrix @ _neighbour_rows(k, unique, arrays, columns) + diagonal[:, None] * own[:, k - 1]
-        return np.asarray(alpha * sums + (beta * own[:, k - 2] if beta else 0.0), np.float32)
-    out = np.empty((len(target), columns), np.float32)
-    call(
-        "token_rows",
-        rows=len(target),
-        tokens=tokens,
-        columns=columns,
-        order=k,
-        target=target,
-        indptr=offsets,
-        source=source,
-        coefficient=coefficient,
-        diagonal=diagonal,
-        work=work,
-        stored=stored,
-        log=log,
-        alpha=alpha,
-        beta=beta,
-        out=out,
-        threads=1 if len(source) * columns < _NUMBERS_PER_THREAD else None,
-    )
-    return out
 
+    def __init__(self, graph: Graph, self_loops: bool) -> None:
+        self.loop = 1.0 if self_loops else 0.0
+        self._indptr = graph.indptr
+        self.degrees = None if graph.weights is None else graph.degrees
+        """(N,) float64 of a weighted graph; None where rows of the pattern tell the degrees."""
 
-def _neighbour_rows(
-    k: int, source: np.ndarray, arrays: tuple[np.ndarray, np.ndarray | None, np.ndarray | None], columns: int
-) -> np.ndarray:
-    """Tokens of order k - 1 of the neighbours that ``source`` names, as :func:`make_hop` describes it: (n, d)."""
-    values = np.empty((len(source), columns))
-    for number, array in enumerate(arrays):
-        part = np.flatnonzero(source & 3 == number)
-        if array is None or len(part) == 0:
-            continue
-        begin = (source[part] >> 2) + (k - 1) * columns
-        values[part] = array.reshape(-1)[begin[:, None] + np.arange(columns)]
-    return values
+    def __call__(self, nodes: np.ndarray) -> np.ndarray:
+        """(n,) float64."""
+        if self.degrees is not None:
+            return self.of_degrees(self.degrees[nodes])
+        return self.of_degrees(np.asarray(self._indptr[nodes + 1]) - np.asarray(self._indptr[nodes]))
+
+    def of_degrees(self, degrees: np.ndarray) -> np.ndarray:
+        """S at nodes of such degrees, loops not counted."""
+        return inverse_root(degrees + self.loop)
 
 
 def inverse_root(degrees: np.ndarray) -> np.ndarray:
@@ -84,10 +49,70 @@ def inverse_root(degrees: np.ndarray) -> np.ndarray:
     return 1 / np.sqrt(np.where(degrees > 0, degrees, 1.0))
 
 
+def make_hop(
+    k: int, nodes: np.ndarray, graph: Graph, scaling: Scaling, tokens: WorkingTokens
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Rows of :math:`T_k = 2 M T_{k-1} - T_{k-2}` (:math:`T_1 = M T_0`), M = -P, sums in double.
+
+    Returns:
+        the rows, (n, d) float32, and the distance of each to the stored row, (n,) float64.
+    """
+    if not is_available() or tokens.rounded:
+        return _make_hop_in_numpy(k, nodes, graph, scaling, tokens)
+    stored = tokens.stored
+    count, num_tokens, columns = stored.shape
+    out, moved = np.empty((len(nodes), columns), np.float32), np.empty(len(nodes))
+    entries = int((np.asarray(graph.indptr[nodes + 1]) - np.asarray(graph.indptr[nodes])).sum())
+    call(
+        "token_rows",
+        rows=len(nodes),
+        stored_nodes=count,
+        tokens=num_tokens,
+        columns=columns,
+        order=k,
+        nodes=nodes,
+        indptr=graph.indptr,
+        indices=graph.indices,
+        weights=graph.weights,
+        degrees=scaling.degrees,
+        loop=scaling.loop,
+        stored=stored.base,
+        log=stored.log,
+        log_now=stored.places[k],
+        log_last=stored.places[k - 1],
+        log_previous=stored.places[k - 2] if k > 1 else None,
+        place_last=tokens.places[k - 1],
+        work_last=tokens.made[k - 1],
+        place_previous=tokens.places[k - 2] if k > 1 else None,
+        work_previous=tokens.made[k - 2] if k > 1 else None,
+        out=out,
+        moved=moved,
+        threads=1 if entries * columns < _NUMBERS_PER_THREAD else None,
+    )
+    return out, moved
+
+
+def _make_hop_in_numpy(
+    k: int, nodes: np.ndarray, graph: Graph, scaling: Scaling, tokens: WorkingTokens
+) -> tuple[np.ndarray, np.ndarray]:
+    offsets, positions = entries_of_rows(graph.indptr, nodes)
+    neighbours, column = np.unique(np.asarray(graph.indices[positions], np.int64), return_inverse=True)
+    own = scaling(nodes)
+    coefficient = scaling(neighbours)[column] * np.repeat(own, np.diff(offsets))
+    if graph.weights is not None:
+        coefficient *= graph.weights[positions]
+    matrix = sp.csr_matrix((coefficient, column, offsets), shape=(len(nodes), len(neighbours)))
+    product = matrix @ tokens.take(k - 1, neighbours).astype(np.float64)
+    product += (scaling.loop * own**2)[:, None] * tokens.take(k - 1, nodes)
+    row = -product if k == 1 else -2 * product - tokens.take(k - 2, nodes)
+    out = np.asarray(row, np.float32)
+    return out, np.linalg.norm(out - tokens.take_stored(k, nodes).astype(np.float64), axis=1)
+
+
 def union_of(num_nodes: int, *sets: np.ndarray) -> np.ndarray:
     """The ids of all sets, rising."""
     total = sum(len(part) for part in sets)
-    if total < num_nodes // 32:
+    if total < num_nodes // _DENSE_SHARE:
         return np.unique(np.concatenate(sets).astype(np.int64))
     mask = np.zeros(num_nodes, bool)
     for part in sets:
@@ -95,11 +120,17 @@ def union_of(num_nodes: int, *sets: np.ndarray) -> np.ndarray:
     return np.flatnonzero(mask)
 
 
-def joined_sums(
-    nodes: np.ndarray, gain: np.ndarray, others: np.ndarray, more: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Two sets of ids with a number each as one; numbers of ids in both add up."""
-    if len(others) == 0:
-        return nodes.astype(np.int64), gain
-    union, place = np.unique(np.concatenate([nodes, others]), return_inverse=True)
-    return union.astype(np.int64), np.bincount(place, np.concatenate([gain, more]), len(union))
+def added_up(num_nodes: int, ids: list[np.ndarray], values: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Positive numbers at ids, those at the same id added up: the ids, rising, and their sums.
+
+    >>> nodes, sums = added_up(9, [np.array([7, 3]), np.array([7])], [np.array([1.0, 0.5]), np.array([2.0])])
+    >>> nodes.tolist(), sums.tolist()
+    ([3, 7], [0.5, 3.0])
+    """
+    all_ids, all_values = np.concatenate(ids), np.concatenate(values)
+    if len(all_ids) < num_nodes // _DENSE_SHARE:
+        nodes, place = np.unique(all_ids, return_inverse=True)
+        return nodes.astype(np.int64), np.bincount(place, all_values, len(nodes))
+    sums = np.bincount(all_ids, all_values, num_nodes)
+    nodes = np.flatnonzero(sums)
+    return nodes, sums[nodes]

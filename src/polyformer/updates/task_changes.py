@@ -120,7 +120,7 @@ def compact_task(task: Task) -> Task:
     graph = task.graph
     if len(graph.removed) == 0:
         raise InvalidData("There are no removed nodes, so there is nothing to compact.")
-    alive = np.setdiff1d(np.arange(graph.num_nodes), graph.removed)
+    alive = graph.present_nodes
     if len(alive) == 0:
         raise InvalidData("All nodes were removed, and a graph must have at least one. Add nodes before compacting.")
     number = np.full(graph.num_nodes, -1, np.int64)

@@ -20,9 +20,10 @@ from polyformer.graph_changes import GraphChange, join_changes
 from polyformer.machine import usable_memory
 from polyformer.propagation.engine import ENGINES, Engine
 from polyformer.reporter import SILENT, Reporter
+from polyformer.stores.change_log import append_record
 from polyformer.stores.directory import StoredTokens
 from polyformer.stores.folding import fold, remove_leftovers
-from polyformer.stores.layers import Layer, TokenLayers, append_layer
+from polyformer.stores.layers import TokenLayers
 from polyformer.structure_features import structure_features
 from polyformer.updates.anew import replace_tokens
 from polyformer.updates.bounds import TokenUpdate, error_bounds, root_mean_squares, token_thresholds
@@ -50,7 +51,7 @@ def update_tokens(
         graph: what :meth:`polyformer.Graph.updated` gave, or an updated graph directory; scaled like the tokens.
         tolerance: 0 makes every touched row anew. Otherwise a row keeps its tokens while what it leaves out stays below
             this share of the root mean square of its order's tokens (rows' norms, estimated on 4,096 rows).
-        engine: computes everything anew where more than a third of the rows is touched.
+        engine: computes everything anew where more than half of the rows of an order is touched.
         reporter: is told the share of the work that is done, where everything is computed anew.
 
     Example:
@@ -94,18 +95,10 @@ def _append_changed_rows(
     maker = TokenRowMaker(graph, stored.layers, change, stored.self_loops, left_out, thresholds, most_rows)
     maker.run()
     bounds = error_bounds(left_out, stored.layers.shape[1])
-    nodes = maker.nodes
-    left_nodes = np.flatnonzero(maker.touched_left)
-    layer = Layer(
-        _about(stored, graph, bounds, rms),
-        nodes,
-        maker.rows(nodes),
-        left_nodes,
-        np.zeros((0, stored.layers.shape[1]), np.float32) if left_out is None else left_out[left_nodes],
-    )
-    append_layer(stored.log_path, layer, stored.log_bytes)
+    record = maker.record(_about(stored, graph, bounds, rms), _is_first_after_rounding(stored))
+    append_record(stored.log_path, record, stored.log_bytes)
     fold(stored)
-    return TokenUpdate(tuple(maker.rows_touched), len(nodes), bounds, tolerance, False, 0.0)
+    return TokenUpdate(maker.rows_touched, maker.count_nodes(), bounds, tolerance, False, 0.0)
 
 
 def _open(directory: Path) -> StoredTokens:
@@ -212,13 +205,18 @@ def _differing_rows(layers: TokenLayers, graph: Graph, num_nodes: int) -> np.nda
 
 
 def _left_out(stored: StoredTokens, graph: Graph, tolerance: float) -> np.ndarray | None:
-    """(N, K+1) bounds on what was left out so far; None where nothing was and nothing may be."""
+    """(K+1, N) bounds on what was left out so far; None where nothing was and nothing may be."""
     layers = stored.layers
-    if layers.base.dtype != np.float32 and not layers.layers and "rms" not in stored.manifest:
+    if _is_first_after_rounding(stored):
         return rounding_left_out(layers, graph, stored.self_loops)
-    if tolerance == 0 and not any(len(layer.left_ids) for layer in layers.layers):
+    if tolerance == 0 and not any(len(ids) for record in layers.records for ids in record.left_ids):
         return None
     return layers.left_out(graph.num_nodes)
+
+
+def _is_first_after_rounding(stored: StoredTokens) -> bool:
+    """Whether what rounding to float16 left out is not written down yet."""
+    return stored.layers.base.dtype != np.float32 and not stored.layers.records and "rms" not in stored.manifest
 
 
 def _about(stored: StoredTokens, graph: Graph, bounds: tuple[float, ...], rms: list[float]) -> dict[str, Any]:
