@@ -28,6 +28,13 @@ def serve(
             help="Requests must carry this as `Authorization: Bearer TOKEN`.",
         ),
     ] = None,
+    writable: Annotated[
+        bool,
+        typer.Option("--writable", help="Let POST /updates change the graph directory, and the tokens with it."),
+    ] = False,
+    tolerance: Annotated[
+        float, typer.Option(help="With --writable: how far tokens may be from exact ones; see `polyformer tokens`.")
+    ] = 1e-3,
     data_root: DataRoot = None,
 ) -> None:
     """Answer over HTTP: predictions and filters of nodes, by your own node ids.
@@ -39,6 +46,10 @@ def serve(
     - `polyformer serve runs/my-run`
 
     - `polyformer serve runs/my-run --tokens tokens/` — answers from stored tokens, for large graphs
+
+    - `polyformer serve runs/my-run --tokens tokens/ --writable` — the graph can be changed by requests
+
+    - `POLYFORMER_TOKEN=secret polyformer serve runs/my-run --host 0.0.0.0` — other machines may ask, with the token
     """
     try:
         import uvicorn  # noqa: F401
@@ -63,7 +74,9 @@ def serve(
     limits = Limits()
     listening = bind_port(host, port, token)
     with display.reporter() as reporter:
-        service = Service(run, graph, tokens, None if data_root is None else str(data_root), reporter)
+        service = Service(
+            run, graph, tokens, None if data_root is None else str(data_root), writable, tolerance, reporter
+        )
     about = service.about()
     address = listening.getsockname()
     name = f"[{address[0]}]" if ":" in address[0] else address[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
@@ -96,15 +95,14 @@ class PassAnswers(Answers):
 def answers_for(
     model: NodeModel, objective: Objective, graph: Graph, tokens: Path | None, reporter: Reporter = SILENT
 ) -> Answers:
-    """The answers of a model for a graph; ``model`` itself is left without a graph, so that it serves the next version.
+    """The answers of a model for a graph, to which the model is bound.
 
     Args:
         graph: as the model reads it.
         tokens: a token directory of all nodes of this graph.
         reporter: hears how far the pass over all nodes is.
     """
-    own = copy.deepcopy(model).eval()
     if tokens is None or "serve" not in model.capabilities:
-        return PassAnswers(own, objective, graph, reporter)
-    own.bind(graph, Workload(tokens=tokens, mapped=True), reporter)
-    return TokenAnswers(own, objective)
+        return PassAnswers(model, objective, graph, reporter)
+    model.bind(graph, Workload(tokens=tokens, mapped=True), reporter)
+    return TokenAnswers(model, objective)

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from polyformer.machine import resident_bytes
 from polyformer.server import explorer
-from polyformer.server.bodies import PREDICT, read_body
+from polyformer.server.bodies import PREDICT, UPDATE, read_body
 from polyformer.server.description import describe_api
 from polyformer.server.guard import Guard, json_response
 from polyformer.server.limits import Limits
@@ -65,6 +65,7 @@ class _Api:
             Route("/nodes/{id:path}", self.node),
             Route("/neighbours/{id:path}", self.neighbours),
             Route("/predict", self.predict, methods=["POST"]),
+            Route("/updates", self.update, methods=["POST"]),
         ]
 
     async def docs(self, request: Request) -> Response:
@@ -105,11 +106,28 @@ class _Api:
 
     async def predict(self, request: Request) -> Response:
         self._refuse_crowd()
-        body = await read_body(request, PREDICT, self._limits)
-        if "ids" not in body:
-            raise Refusal(400, "The body must have 'ids', a list of node ids.")
-        self._bounded("ids", body["ids"], self._limits.ids)
-        return json_response(await self._service.predict(body["ids"]))
+        body, limits = await read_body(request, PREDICT, self._limits), self._limits
+        if ("ids" in body) == ("nodes" in body):
+            raise Refusal(
+                400, "The body must have 'ids', of nodes of the graph, or 'nodes', that are new; one of both."
+            )
+        if "ids" in body:
+            if len(body) > 1:
+                raise Refusal(400, "'edges' and 'mode' go with 'nodes', that are new. Leave them out.")
+            bounded("ids", body["ids"], limits.ids, least=1)
+            return json_response(await self._service.predict(body["ids"]))
+        bounded("nodes", body["nodes"], limits.new_nodes, least=1)
+        bounded("edges", body.get("edges", []), limits.edges)
+        return json_response(await self._service.predict_new(body))
+
+    async def update(self, request: Request) -> Response:
+        if not self._service.writable:
+            raise Refusal(403, "This server does not change its graph. Start it with --writable for updates.")
+        body = await read_body(request, UPDATE, self._limits)
+        for name, values in body.items():
+            if isinstance(values, list):
+                bounded(name, values, self._limits.edges if name.endswith("edges") else self._limits.new_nodes)
+        return json_response(await self._service.update(body))
 
     def _id(self, request: Request) -> Any:
         return self._service.state.names.parse(request.path_params["id"])
@@ -118,9 +136,11 @@ class _Api:
         if self._service.batcher.waiting >= self._limits.waiting:
             raise Refusal(503, "The server has too many requests. Try again in a moment.", {"Retry-After": "1"})
 
-    def _bounded(self, name: str, values: list[Any], most: int) -> None:
-        if not 1 <= len(values) <= most:
-            raise Refusal(400, f"'{name}' must have 1 to {most:,} entries. Got {len(values):,}.")
+
+def bounded(name: str, values: list[Any], most: int, least: int = 0) -> None:
+    """Refuse a list of a request that is too long or too short."""
+    if not least <= len(values) <= most:
+        raise Refusal(400, f"'{name}' must have {least} to {most:,} entries. Got {len(values):,}.")
 
 
 def whole_parameter(request: Request, name: str, default: int, most: int, least: int = 0) -> int:

@@ -8,12 +8,12 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
-from polyformer.files.schema import Either, Kind, ListOf, Mismatch, Number, Object, TableOf, Text, Whole
+from polyformer.files.schema import Either, Flag, Kind, ListOf, Mismatch, Number, Object, TableOf, Text, Whole
 from polyformer.new_nodes import MODES
 from polyformer.server.limits import Limits
 from polyformer.server.refusals import Refusal
 
-__all__ = ["ID", "NEW_NODE", "PREDICT", "read_body"]
+__all__ = ["PREDICT", "UPDATE", "read_body"]
 
 ID = Either((Whole(-(1 << 63), (1 << 63) - 1), Text()))
 EDGE = ListOf(Either((ID, Number())))
@@ -22,6 +22,21 @@ NEW_NODE = Object({"id": ID}, {"features": FEATURES}, closed=True)
 PREDICT = Object(
     {},
     {"ids": ListOf(ID), "nodes": ListOf(NEW_NODE), "edges": ListOf(EDGE), "mode": Text(MODES)},
+    closed=True,
+)
+LABEL = Either((Text(), Number(), Flag()))
+GROWN_NODE = Object({"id": ID}, {"features": FEATURES, "label": LABEL | None, "split": Text() | None}, closed=True)
+UPDATE = Object(
+    {},
+    {
+        "add_nodes": ListOf(GROWN_NODE),
+        "change_nodes": ListOf(GROWN_NODE),
+        "remove_nodes": ListOf(ID),
+        "add_edges": ListOf(EDGE),
+        "change_edges": ListOf(EDGE),
+        "remove_edges": ListOf(EDGE),
+        "again": Flag(),
+    },
     closed=True,
 )
 

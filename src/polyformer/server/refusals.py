@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from polyformer.errors import InvalidData, InvalidParameter, OutOfResources, OutputBusy, PolyformerError, UnknownName
+from polyformer.errors import (
+    AlreadyApplied,
+    InvalidData,
+    InvalidParameter,
+    OutOfResources,
+    OutputBusy,
+    PolyformerError,
+    UnknownName,
+)
 
 __all__ = ["FAULT", "Refusal", "refusal_of"]
 
@@ -28,6 +36,9 @@ def refusal_of(error: PolyformerError) -> Refusal:
     """What a client is told of an error of ours; sentences that name files of the server stay there."""
     if isinstance(error, UnknownName):
         return Refusal(404, str(error))
+    if isinstance(error, AlreadyApplied):
+        applied = f"This change was applied already, on {error.time} as version {error.version}."
+        return Refusal(409, f'{applied} If it is meant a second time, send "again": true.')
     if isinstance(error, InvalidParameter | InvalidData):
         return Refusal(400, str(error))
     if isinstance(error, OutputBusy):

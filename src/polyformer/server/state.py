@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from polyformer.metrics import predicted_classes
 from polyformer.models import NodeModel
+from polyformer.new_nodes import NewNodes
 from polyformer.reporter import SILENT, Reporter
 from polyformer.runs.application import new_nodes_of
 from polyformer.runs.saved_model import ModelCard
@@ -36,7 +38,7 @@ class State:
     task: Task
     names: NodeNames
     answers: Answers
-    beside: Any
+    beside: NewNodes
     card: ModelCard
 
     @property
@@ -126,6 +128,7 @@ def open_state(
         tokens: a token directory of all nodes of this graph.
         names: the ids; read from the task by default.
     """
-    answers = answers_for(model, card.reader, task.graph, tokens, reporter)
-    beside = new_nodes_of(card, model, task.graph, tokens)
+    own = copy.deepcopy(model)
+    answers = answers_for(own, card.reader, task.graph, tokens, reporter)
+    beside = new_nodes_of(card, own, task.graph, tokens)
     return State(task, NodeNames.of(task) if names is None else names, answers, beside, card)

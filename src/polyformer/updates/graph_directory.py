@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polyformer.errors import InvalidData, OutputBusy
+from polyformer.errors import AlreadyApplied, OutputBusy
 from polyformer.files import (
     array_digest,
     locked,
@@ -29,7 +29,7 @@ from polyformer.graph_journal import Journal
 from polyformer.tasks import Task
 from polyformer.updates.task_changes import TaskChange, change_task, compact_task
 
-__all__ = ["GraphUpdate", "compact_graph", "update_graph"]
+__all__ = ["GraphUpdate", "compact_graph", "refuse_known", "update_graph"]
 
 GraphUpdate = dict[str, Any]
 """A line of the journal: version, time, source, hash, fingerprints before and after, and counts."""
@@ -55,7 +55,7 @@ def update_graph(
     with _held(folder):
         task = Task.load(folder)
         change, digest = read_change(task)
-        _refuse_known(task.graph, digest, source, again)
+        refuse_known(task.graph, digest, source, again)
         changed = change_task(task, change)
         return _write(folder, task, changed, source, digest, change.counts, compacted=False)
 
@@ -83,16 +83,14 @@ def _held(folder: Path) -> Iterator[None]:
         yield
 
 
-def _refuse_known(graph: Graph, digest: str, source: str, again: bool) -> None:
+def refuse_known(graph: Graph, digest: str, source: str, again: bool) -> None:
+    """Refuse a change whose hash the journal of the graph has; see :func:`update_graph`."""
     assert graph.directory is not None
     if again or not digest:
         return
     for entry in Journal(graph.directory, graph.version).entries():
         if entry["hash"] == digest:
-            raise InvalidData(
-                f"'{source}' was applied already, on {entry['time']} as version {entry['version']}: the same change is "
-                f"not applied twice. If it is meant, use --again."
-            )
+            raise AlreadyApplied(source, entry["time"], entry["version"])
 
 
 def _write(
