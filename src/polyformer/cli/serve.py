@@ -64,7 +64,7 @@ def serve(
 
     from polyformer.server.app import make_app
     from polyformer.server.limits import Limits
-    from polyformer.server.listening import bind_port, serve_forever
+    from polyformer.server.listening import bind_port, make_server
     from polyformer.server.service import Service
 
     def complain(error: BaseException) -> None:
@@ -86,6 +86,6 @@ def serve(
     display.say(f"serving http://{name}:{address[1]}, its addresses: http://{name}:{address[1]}/docs")
     sys.stdout.flush()  # whoever reads this line from a file or a pipe starts asking when it is there
     try:
-        serve_forever(make_app(service, limits, token, complain), listening, limits)
+        make_server(make_app(service, limits, token, complain), limits).run(sockets=[listening])
     finally:
         service.close()

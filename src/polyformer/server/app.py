@@ -12,11 +12,11 @@ from starlette.types import ASGIApp
 
 from polyformer.machine import resident_bytes
 from polyformer.server import explorer
-from polyformer.server.bodies import PREDICT, UPDATE, read_body
+from polyformer.server.bodies import LARGEST_OFFSET, PREDICT, UPDATE, read_body
 from polyformer.server.description import describe_api
 from polyformer.server.guard import Guard, json_response
 from polyformer.server.limits import Limits
-from polyformer.server.pages import api_page
+from polyformer.server.pages import STYLE, api_page, front_page
 from polyformer.server.refusals import Refusal
 from polyformer.server.service import NEIGHBOURS, Service
 from polyformer.server.telemetry import Telemetry
@@ -57,8 +57,9 @@ class _Api:
 
     def routes(self) -> list[BaseRoute]:
         return [
-            Route("/", self.docs),
+            Route("/", self.front),
             Route("/docs", self.docs),
+            Route("/docs.css", self.style),
             Route("/openapi.json", self.openapi),
             Route("/health", self.health),
             Route("/metrics", self.metrics),
@@ -68,9 +69,15 @@ class _Api:
             Route("/updates", self.update, methods=["POST"]),
         ]
 
+    async def front(self, request: Request) -> Response:
+        return Response(front_page(), media_type="text/html", headers=PAGE_HEADERS)
+
     async def docs(self, request: Request) -> Response:
         page = api_page(describe_api(self._service, self._limits))
         return Response(page, media_type="text/html", headers=PAGE_HEADERS)
+
+    async def style(self, request: Request) -> Response:
+        return Response(STYLE, media_type="text/css")
 
     async def openapi(self, request: Request) -> Response:
         return json_response(describe_api(self._service, self._limits))
@@ -101,7 +108,7 @@ class _Api:
 
     async def neighbours(self, request: Request) -> Response:
         limit = whole_parameter(request, "limit", NEIGHBOURS, self._limits.ids, least=1)
-        offset = whole_parameter(request, "offset", 0, 1 << 40)
+        offset = whole_parameter(request, "offset", 0, LARGEST_OFFSET)
         return json_response(self._service.neighbours(self._id(request), limit, offset))
 
     async def predict(self, request: Request) -> Response:
@@ -126,7 +133,7 @@ class _Api:
         body = await read_body(request, UPDATE, self._limits)
         for name, values in body.items():
             if isinstance(values, list):
-                bounded(name, values, self._limits.edges if name.endswith("edges") else self._limits.new_nodes)
+                bounded(name, values, self._limits.most(name))
         return json_response(await self._service.update(body))
 
     def _id(self, request: Request) -> Any:

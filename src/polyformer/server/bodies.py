@@ -13,7 +13,9 @@ from polyformer.new_nodes import MODES
 from polyformer.server.limits import Limits
 from polyformer.server.refusals import Refusal
 
-__all__ = ["PREDICT", "UPDATE", "read_body"]
+__all__ = ["LARGEST_OFFSET", "PREDICT", "UPDATE", "read_body"]
+
+LARGEST_OFFSET = 1 << 40
 
 ID = Either((Whole(-(1 << 63), (1 << 63) - 1), Text()))
 EDGE = ListOf(Either((ID, Number())))

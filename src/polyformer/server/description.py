@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyformer.files.schema import Anything, Either, Flag, Kind, ListOf, Number, Object, TableOf, Text, Whole
-from polyformer.server.bodies import PREDICT
+from polyformer.files.schema import Anything, Either, Flag, Kind, ListOf, Nullable, Number, Object, TableOf, Text, Whole
+from polyformer.server.bodies import LARGEST_OFFSET, PREDICT, UPDATE
 from polyformer.server.limits import Limits
 from polyformer.server.service import Service
 from polyformer.version import __version__
@@ -30,6 +30,8 @@ def schema_of(kind: Kind) -> dict[str, Any]:
     if isinstance(kind, ListOf):
         length = {} if kind.length is None else {"minItems": kind.length, "maxItems": kind.length}
         return {"type": "array", "items": schema_of(kind.kind), **length}
+    if isinstance(kind, Nullable):
+        return {"anyOf": [schema_of(kind.kind), {"type": "null"}]}
     if isinstance(kind, Either):
         return {"anyOf": [schema_of(part) for part in kind.kinds]}
     if isinstance(kind, TableOf):
@@ -47,35 +49,53 @@ def schema_of(kind: Kind) -> dict[str, Any]:
 
 
 def describe_api(service: Service, limits: Limits) -> dict[str, Any]:
-    """The OpenAPI description."""
+    """The OpenAPI description of what is served now."""
     id_type = "string" if service.state.names.text else "integer"
     node = {"name": "id", "in": "path", "required": True, "schema": {"type": id_type}, "description": "Your node id."}
     paging = [
         _query("limit", "How many neighbours to list.", 1, limits.ids),
-        _query("offset", "The place of the first one to list.", 0, 1 << 40),
+        _query("offset", "The place of the first one to list.", 0, LARGEST_OFFSET),
     ]
+    predict, update = schema_of(PREDICT), schema_of(UPDATE)
+    _bound(predict, {"ids": limits.ids, "nodes": limits.new_nodes, "edges": limits.edges})
+    _bound(update, {name: limits.most(name) for name in update["properties"]})
+    new = "nodes of the graph ('ids'), or of nodes that are not in it ('nodes', their 'edges', and 'mode')"
     paths = {
-        "/nodes/{id}": {
-            "get": _operation("One node: prediction, probabilities, filter, neighbours.", "node", [node], (404,))
-        },
-        "/neighbours/{id}": {
-            "get": _operation("Neighbours of a node, page by page.", "neighbours", [node, *paging], (400, 404))
-        },
-        "/predict": {
-            "post": _operation(
-                "Predictions of many nodes.", "predict", [], (400, 404, 408, 413, 415), schema_of(PREDICT)
-            )
-        },
-        "/health": {"get": _operation("Whether the server answers, and the version of the graph.", "health")},
-        "/metrics": {"get": _operation("Counts for Prometheus.", "metrics", media="text/plain")},
+        "/nodes/{id}": _get("One node: prediction, probabilities, filter, label, neighbours.", "node", [node], (404,)),
+        "/neighbours/{id}": _get("Neighbours of a node, page by page.", "neighbours", [node, *paging], (400, 404)),
+        "/predict": _post(f"Predictions of {new}.", "predict", (400, 404, 408, 413, 415), predict),
+        "/updates": _post(
+            "Change the graph; answered when the change is on the disk and is served. Needs --writable.",
+            "update",
+            (400, 404, 408, 409, 413, 415),
+            update,
+        ),
+        "/health": _get("Whether the server answers, and the version of the graph.", "health"),
+        "/metrics": _get("Counts for Prometheus.", "metrics", media="text/plain"),
     }
     return {
         "openapi": "3.1.0",
-        "info": {"title": "polyformer", "version": __version__, "description": "Predictions of a trained run."},
+        "info": {"title": "polyformer", "version": __version__, "description": _about(service)},
         "paths": paths,
         "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "security": [{}, {"token": []}],
     }
+
+
+def _about(service: Service) -> str:
+    about = service.about()
+    ids = "texts" if service.state.names.text else "whole numbers"
+    return (
+        f"Predictions of the model '{about['model']}' for {about['nodes']:,} nodes. Node ids are {ids}. Features of "
+        f"new nodes are {service.features.wanted}. Every refusal is JSON with one sentence as 'error'."
+    )
+
+
+def _bound(schema: dict[str, Any], most: dict[str, int]) -> None:
+    """Say how long the lists of a body may be."""
+    for name, part in schema["properties"].items():
+        if part.get("type") == "array":
+            part["maxItems"] = most[name]
 
 
 def _query(name: str, meaning: str, least: int, most: int) -> dict[str, Any]:
@@ -83,25 +103,29 @@ def _query(name: str, meaning: str, least: int, most: int) -> dict[str, Any]:
     return {"name": name, "in": "query", "required": False, "schema": schema, "description": meaning}
 
 
-def _operation(
+def _get(
     summary: str,
     name: str,
     parameters: list[dict[str, Any]] | None = None,
     refusals: tuple[int, ...] = (),
-    body: dict[str, Any] | None = None,
     media: str = "application/json",
 ) -> dict[str, Any]:
+    about = _operation(summary, name, refusals, media)
+    return {"get": about | ({"parameters": parameters} if parameters else {})}
+
+
+def _post(summary: str, name: str, refusals: tuple[int, ...], body: dict[str, Any]) -> dict[str, Any]:
+    content = {"required": True, "content": {"application/json": {"schema": body}}}
+    return {"post": _operation(summary, name, refusals, "application/json") | {"requestBody": content}}
+
+
+def _operation(summary: str, name: str, refusals: tuple[int, ...], media: str) -> dict[str, Any]:
     sentence = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
-    refused = {"content": {"application/json": {"schema": sentence}}}
     responses: dict[str, Any] = {"200": {"description": "The answer.", "content": {media: {}}}}
-    for status in (*refusals, 401, 403, 503):
-        responses[str(status)] = {"description": _MEANINGS[status], **refused}
-    about: dict[str, Any] = {"summary": summary, "operationId": name, "responses": responses}
-    if parameters:
-        about["parameters"] = parameters
-    if body is not None:
-        about["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
-    return about
+    for status in sorted({*refusals, 401, 403, 503}):
+        content = {"application/json": {"schema": sentence}}
+        responses[str(status)] = {"description": _MEANINGS[status], "content": content}
+    return {"summary": summary, "operationId": name, "responses": responses}
 
 
 _MEANINGS = {

@@ -61,17 +61,20 @@ class FeatureReader:
                 raise InvalidData(f"The node {shown(name)} must come without features: they are {made}.")
             return np.empty(0, np.float32)
         if given is None:
-            raise InvalidData(f"The node {shown(name)} has no features. Give it {self._wanted}.")
+            raise InvalidData(f"The node {shown(name)} has no 'features'. They must be {self.wanted}.")
         if isinstance(given, Mapping):
             return self._from_columns(given, name)
         return self._from_list(given, name)
 
     @property
-    def _wanted(self) -> str:
+    def wanted(self) -> str:
+        """What the features of a node must be, for sentences."""
+        if self.width == 0:
+            return "made from the edges, so leave them out" if self.made else "none"
         if self.columns is None:
-            return f"a list of {self.width} numbers as 'features'"
+            return f"a list of {self.width} numbers"
         names = ", ".join(column.name for column in self.columns[:5]) + (", …" if len(self.columns) > 5 else "")
-        return f"'features' with a value for each of the columns {names}"
+        return f"an object with a value for each of the columns {names}"
 
     def _from_list(self, given: Sequence[Any], name: Any) -> np.ndarray:
         if len(given) != self.width:
@@ -82,7 +85,7 @@ class FeatureReader:
 
     def _from_columns(self, given: Mapping[str, Any], name: Any) -> np.ndarray:
         if self.columns is None:
-            raise InvalidData(f"The features of this graph have no names. Give {shown(name)} {self._wanted}.")
+            raise InvalidData(f"The features of {shown(name)} must be {self.wanted}: they have no names.")
         self._refuse_unknown(given, name)
         for column in self.columns:
             if column.name not in given:

@@ -33,7 +33,7 @@ _HEADERS = {
 }
 """Headers of every answer that does not set them itself."""
 
-_PUBLIC = {"/", "/health", "/docs", "/openapi.json", "/explorer"}
+_PUBLIC = {"/", "/health", "/docs.css", "/explorer"}
 """Pages that hold no data: a browser shows them before it knows the token."""
 
 _PUBLIC_FOLDER = "/explorer/static/"

@@ -30,3 +30,7 @@ class Limits:
     sending_seconds: float = 10.0
     waiting: int = 1_000
     connections: int = 500
+
+    def most(self, name: str) -> int:
+        """How many entries a list of an update may have."""
+        return self.edges if name.endswith("edges") else self.new_nodes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import socket
 from typing import Any
 
@@ -16,7 +17,7 @@ from polyformer.errors import InvalidParameter
 from polyformer.server.guard import is_loopback
 from polyformer.server.limits import Limits
 
-__all__ = ["bind_port", "serve_forever"]
+__all__ = ["bind_port", "make_server"]
 
 _QUEUED = 256
 
@@ -51,8 +52,8 @@ def bind_port(host: str, port: int, token: str | None) -> socket.socket:
     return opened
 
 
-def serve_forever(app: ASGIApp, listening: socket.socket, limits: Limits) -> None:
-    """Answer until the process is told to stop; requests that are being answered are finished first."""
+def make_server(app: ASGIApp, limits: Limits) -> uvicorn.Server:
+    """A server whose ``run(sockets=[…])`` answers until it is told to stop; open requests are finished first."""
     config = uvicorn.Config(
         app,
         http=_bounded_protocol(limits),
@@ -67,7 +68,18 @@ def serve_forever(app: ASGIApp, listening: socket.socket, limits: Limits) -> Non
         timeout_keep_alive=max(1, round(limits.sending_seconds)),
         timeout_graceful_shutdown=max(1, round(limits.seconds)),
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    return uvicorn.Server(config)
+
+
+def _answer(status: str, sentence: str) -> bytes:
+    """A whole answer, for a connection on which no request can be answered."""
+    body = json.dumps({"error": sentence}).encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close"
+    return head.encode() + b"\r\n\r\n" + body
+
+
+_TOO_SLOW = _answer("408 Request Timeout", "The request did not arrive in time.")
+_NO_HTTP = _answer("400 Bad Request", "This is no HTTP request that the server understands.")
 
 
 def _bounded_protocol(limits: Limits) -> type[H11Protocol]:
@@ -99,6 +111,11 @@ def _bounded_protocol(limits: Limits) -> type[H11Protocol]:
                 self._deadline = self.loop.call_later(limits.sending_seconds, self._end)
             super().on_response_complete()
 
+        def send_400_response(self, msg: str) -> None:
+            self._forget()
+            self.transport.write(_NO_HTTP)
+            self.transport.close()
+
         def _forget(self) -> None:
             silent.pop(self, None)
             if self._deadline is not None:
@@ -114,9 +131,3 @@ def _bounded_protocol(limits: Limits) -> type[H11Protocol]:
                 self.transport.close()
 
     return BoundedProtocol
-
-
-_TOO_SLOW = (
-    b"HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nConnection: close\r\n"
-    b'Content-Length: 45\r\n\r\n{"error":"The request did not arrive in time"}'
-)

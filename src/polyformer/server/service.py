@@ -18,6 +18,7 @@ from polyformer.reporter import SILENT, Reporter
 from polyformer.runs.run import Run
 from polyformer.server.batching import Batcher
 from polyformer.server.changes import read_change, read_new_nodes
+from polyformer.server.features import FeatureReader
 from polyformer.server.names import NodeId, NodeNames
 from polyformer.server.state import State, open_state
 from polyformer.stores.directory import StoredTokens
@@ -171,6 +172,11 @@ class Service:
         """Neighbours of a node, from place ``offset`` on."""
         state = self.state
         return {"id": name, **state.neighbours(state.names.row(name), limit, offset), "version": state.version}
+
+    @property
+    def features(self) -> FeatureReader:
+        """How features of new nodes are read."""
+        return FeatureReader(self.state.task)
 
     def about(self) -> dict[str, Any]:
         """What is served, in numbers."""
