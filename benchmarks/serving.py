@@ -10,7 +10,8 @@ and width 128, and its stored tokens (about 1 GB). Then ``--part`` measures, eac
 - ``kill``: updates until a kill -9 at a random moment, ``--times`` times: every acknowledged update must be there;
 - ``mixed``: all of these at a moderate rate with updates for ``--minutes``: errors, and memory over time.
 
-The client runs at low priority and asks no faster than it is told. ``--json FILE`` keeps the figures.
+The client runs at low priority and asks no faster than it is told. ``BENCHMARK_PORT`` is the port, 8799 by default.
+``--json FILE`` keeps the figures.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from polyformer.splits import Split
 from polyformer.tasks import Task
 
 WIDTH, ORDER, HIDDEN = 128, 10, 128
-PORT = 8799
+PORT = int(os.environ.get("BENCHMARK_PORT", "8799"))
 CONNECTIONS = 8
 
 
