@@ -35,6 +35,9 @@ def serve(
     tolerance: Annotated[
         float, typer.Option(help="With --writable: how far tokens may be from exact ones; see `polyformer tokens`.")
     ] = 1e-3,
+    check: Annotated[
+        bool, typer.Option("--check", help="Open everything, say what would be served, and stop.")
+    ] = False,
     data_root: DataRoot = None,
 ) -> None:
     """Answer over HTTP: predictions and filters of nodes, by your own node ids.
@@ -86,6 +89,9 @@ def serve(
     display.say(f"serving http://{name}:{address[1]}, its addresses: http://{name}:{address[1]}/docs")
     sys.stdout.flush()  # whoever reads this line from a file or a pipe starts asking when it is there
     try:
-        make_server(make_app(service, limits, token, complain), limits).run(sockets=[listening])
+        server = make_server(make_app(service, limits, token, complain), limits)
+        if not check:
+            server.run(sockets=[listening])
     finally:
+        listening.close()
         service.close()

@@ -13,9 +13,9 @@ from polyformer.filters import filter_coefficients, frequency_grid
 from polyformer.graph import Graph
 from polyformer.models import NodeModel, NodeWiseFilter, SpectralFilter, Workload
 from polyformer.models.walk import node_blocks
+from polyformer.objectives import Objective
 from polyformer.reporter import SILENT, Reporter
 from polyformer.runs.prediction import node_scores
-from polyformer.tasks import Objective
 
 __all__ = ["Answers", "PassAnswers", "TokenAnswers", "answers_for"]
 
