@@ -253,11 +253,14 @@ def kill(folder: Path, times: int) -> dict[str, Any]:
                 status, node = ask(connection, "GET", f"/nodes/{name}")
                 if status != 200 or not set(ends) <= set(node["neighbours"]["ids"]):
                     lost.append(name)
-            timer = threading.Timer(drawn.uniform(1, 8), lambda pid=process.pid: os.kill(pid, signal.SIGKILL))
-            timer.start()
+            timer = threading.Timer(drawn.uniform(0, 2), lambda pid=process.pid: os.kill(pid, signal.SIGKILL))
+            left = drawn.randint(1, 4)  # the kill comes during or after the update behind so many
             try:
                 while True:
                     number += 4
+                    if left == 0:
+                        timer.start()
+                    left -= 1
                     body = an_update(number, drawn)
                     status, answer = ask(connection, "POST", "/updates", body)
                     assert status == 200, answer

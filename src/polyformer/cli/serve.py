@@ -62,6 +62,7 @@ def serve(
         raise MissingDependency(
             "'serve' needs uvicorn and starlette. Install them with: pip install 'polyformer[serve]'"
         ) from None
+    import gc
     import sys
     import traceback
 
@@ -88,6 +89,7 @@ def serve(
     )
     display.say(f"serving http://{name}:{address[1]}, its addresses: http://{name}:{address[1]}/docs")
     sys.stdout.flush()  # whoever reads this line from a file or a pipe starts asking when it is there
+    gc.freeze()  # what lives as long as the process need not be looked at when an old state is cleared away
     try:
         server = make_server(make_app(service, limits, token, complain), limits)
         if not check:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -155,6 +156,11 @@ class Service:
         return await asyncio.shield(asyncio.wrap_future(self._writer.submit(self._update, dict(body))))
 
     def _update(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = self._apply(body)
+        gc.collect()  # parts of the old state hold each other, and with them maps of files that are gone
+        return answer
+
+    def _apply(self, body: dict[str, Any]) -> dict[str, Any]:
         assert self.folder is not None
         state, again = self.state, bool(body.pop("again", False))
         digest = hashlib.blake2b(json.dumps(body, sort_keys=True).encode(), digest_size=16).hexdigest()
