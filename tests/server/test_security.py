@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import httpx
 import pytest
 
 from polyformer.errors import InvalidParameter
+from polyformer.server.limits import Limits
 from polyformer.server.listening import bind_port
 from tests.server.served import serving
 
@@ -73,3 +75,14 @@ def test_a_fault_is_one_sentence(places: Path, monkeypatch: pytest.MonkeyPatch) 
         assert isinstance(client.faults[0], ZeroDivisionError)  # type: ignore[attr-defined]
         monkeypatch.undo()
         assert client.get("/nodes/p1").status_code == 200
+
+
+def test_an_answer_that_takes_too_long(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = Limits(seconds=0.2, sending_seconds=0.2)
+    with serving(places, limits=limits) as client:
+        service = client.service  # type: ignore[attr-defined]
+        right = service.state.answers.scores
+        monkeypatch.setattr(service.state.answers, "scores", lambda rows: time.sleep(1) or right(rows))
+        answer = client.get("/nodes/p1")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        assert "too long" in answer.json()["error"]

@@ -39,6 +39,14 @@ _PUBLIC = {"/", "/health", "/docs.css", "/explorer"}
 _PUBLIC_FOLDER = "/explorer/static/"
 
 
+_TOO_LONG = Refusal(503, "The answer took too long. Ask for less, or try again later.", {"Retry-After": "5"})
+_TOO_LONG_UPDATE = Refusal(
+    503,
+    "The change is still being applied. Send the same body again later: a change is not applied twice.",
+    {"Retry-After": "60"},
+)
+
+
 class Guard:
     """Lets requests through to an application, and gives every error one sentence.
 
@@ -89,9 +97,11 @@ class Guard:
             self._telemetry.answered(name, status or 499, time.perf_counter() - began)
 
     async def _try(self, scope: Scope, receive: Receive, send: Send) -> Refusal | None:
+        updating = scope["path"] == "/updates"
         try:
             self._admit(scope)
-            async with asyncio.timeout(self._limits.seconds + self._limits.sending_seconds):
+            seconds = self._limits.update_seconds if updating else self._limits.seconds
+            async with asyncio.timeout(seconds + self._limits.sending_seconds):
                 await self._app(scope, receive, send)
         except Refusal as refusal:
             return refusal
@@ -103,7 +113,7 @@ class Guard:
                 self._complain(error)
             return told
         except TimeoutError:
-            return Refusal(503, "The answer took too long. Ask for less, or try again later.", {"Retry-After": "5"})
+            return _TOO_LONG_UPDATE if updating else _TOO_LONG
         except Exception as error:
             self._complain(error)
             return FAULT
