@@ -9,7 +9,9 @@ import httpx
 import numpy as np
 import pytest
 
+from polyformer.errors import InvalidParameter
 from polyformer.runs.run import Run
+from polyformer.server.service import Service
 from polyformer.tasks import Task
 from tests.server.served import PEOPLE, make_places, serving
 
@@ -96,6 +98,8 @@ def test_a_model_that_reads_the_whole_graph(tmp_path: Path) -> None:
         assert (refused.status_code, "mode full" in refused.json()["error"]) == (400, True)
         assert client.post("/predict", json={**new, "edges": [["zoe", "p1"]], "mode": "full"}).status_code == 200
         again = client.post("/predict", json={"ids": ids_of(places)}).json()
+        with pytest.raises(InvalidParameter, match="reads no tokens"):
+            Service(places / "run", tokens=tmp_path)
         assert again == answer  # the pass over the larger graph left the kept answers alone
 
 

@@ -64,6 +64,8 @@ class Service:
         self.writable, self.tolerance = writable, tolerance
         self._graph, self._data_root = graph, data_root
         self.card, self.model = self.run.load()
+        if tokens is not None and not self.model.reads_tokens:
+            raise InvalidParameter(f"The model '{self.card.model}' reads no tokens. Leave --tokens out.")
         self.folder = self._graph_directory() if writable else None
         self.state: State = self._open(None, reporter)
         self.batcher = Batcher()
