@@ -10,6 +10,7 @@ from __future__ import annotations
 from polyformer.interrupts import EXIT_CODE
 
 __all__ = [
+    "AlreadyApplied",
     "DataNotFound",
     "DownloadFailed",
     "FileCorrupt",
@@ -47,6 +48,23 @@ class InvalidData(PolyformerError, ValueError):
     """A graph, features, labels or a split that cannot be used as given."""
 
     exit_code = 2
+
+
+class AlreadyApplied(InvalidData):
+    """A change that the journal of the graph has already.
+
+    Args:
+        source: what the change came from.
+        time: when it was applied.
+        version: the version of the graph that it made.
+    """
+
+    def __init__(self, source: str, time: str, version: int) -> None:
+        super().__init__(
+            f"'{source}' was applied already, on {time} as version {version}: the same change is not applied twice. If "
+            f"it is meant, use --again."
+        )
+        self.time, self.version = time, version
 
 
 class UnknownName(InvalidParameter):

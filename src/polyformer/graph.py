@@ -223,7 +223,7 @@ class Graph:
         checked = check_features(features)
         count_nodes(np.empty(0, np.int64), np.empty(0, np.int64), checked, self.num_nodes)
         graph = Graph.from_csr(self.indptr, self.indices, self.weights, checked)
-        graph.removed = self.removed
+        graph.removed, graph.manifest = self.removed, self.manifest
         if "structure_fingerprint" in vars(self):  # hashed once for all features
             graph.structure_fingerprint = self.structure_fingerprint
         if self.directory is not None or "history" in vars(self):

@@ -134,7 +134,7 @@ class Task:
             return cls(folder.resolve().name, graph, np.broadcast_to(np.int64(-1), graph.num_nodes), [], "none")
         assert graph.manifest is not None
         labels = map_npy(graph_file(folder, graph.manifest, "labels.npy"))
-        ids = _load_ids(graph_file(folder, graph.manifest, "ids.npy"), graph.num_nodes) if about["ids"] else None
+        ids = _load_ids(graph_file(folder, graph.manifest, "ids.npy"), graph) if about["ids"] else None
         parts = [[f"{part}_{i}" for part in ("train", "val", "test")] for i in range(about["num_splits"])]
         place = graph_file(folder, graph.manifest, "splits.npz")
         arrays = read_npz(place, [name for names in parts for name in names])
@@ -169,13 +169,14 @@ class Task:
         )
 
 
-def _load_ids(path: Path, num_nodes: int) -> np.ndarray:
-    """(N,) ids, mapped; those of a small graph are seen to be different from each other."""
-    ids = map_npy(path)
+def _load_ids(path: Path, graph: Graph) -> np.ndarray:
+    """(N,) ids, mapped; those of a small graph are seen to be different from each other, removed nodes left out."""
+    ids, num_nodes = map_npy(path), graph.num_nodes
     with reading(path):
         if ids.shape != (num_nodes,) or ids.dtype.kind not in "iuU":
             raise ValueError(f"it must hold {num_nodes:,} ids, integers or texts. Got {ids.dtype} {ids.shape}")
-        if ids.nbytes <= _SMALL_IDS and len(np.unique(ids)) < num_nodes:
+        living = np.delete(ids, graph.removed) if ids.nbytes <= _SMALL_IDS and len(graph.removed) else ids
+        if ids.nbytes <= _SMALL_IDS and len(np.unique(living)) < len(living):
             raise ValueError("it must hold a different id for every node")
     return ids
 

@@ -38,6 +38,7 @@ COMMANDS = [
     "update graph changes --check own",
     "tokens graph --update graph-tokens --tolerance 1e-3",
     "predict own --new new.csv --edges links.csv --out new-predictions.csv",
+    "serve own --graph graph --tokens graph-tokens --writable --port 0 --check",
     f"tune {BOARD} --model mlp --set epochs=1 --trials 1 --workers 1 --study mlp.journal",
 ]
 WRITTEN = [

@@ -22,6 +22,7 @@ from polyformer.cli.models import models
 from polyformer.cli.predict import predict
 from polyformer.cli.report import report
 from polyformer.cli.reproduce import reproduce
+from polyformer.cli.serve import serve
 from polyformer.cli.tokens import tokens
 from polyformer.cli.train import train
 from polyformer.cli.tune import tune
@@ -50,6 +51,7 @@ for verb in (
     compare,
     filters,
     export,
+    serve,
     tokens,
     update,
     tune,
@@ -62,7 +64,7 @@ for verb in (
     app.command()(verb)
 app.command("import")(import_command)
 
-_READING = ("train", "predict", "report", "compare", "filters", "tokens", "tune", "import", "verify")
+_READING = ("train", "predict", "report", "compare", "filters", "tokens", "tune", "import", "verify", "serve")
 """Verbs that map files into memory."""
 
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]

@@ -22,6 +22,7 @@ __all__ = [
     "Kind",
     "ListOf",
     "Mismatch",
+    "Nullable",
     "Number",
     "Object",
     "Schema",
@@ -44,7 +45,7 @@ class Kind(ABC):
 
     def __or__(self, other: None) -> Kind:
         """The same kind, or null."""
-        return _Nullable(self)
+        return Nullable(self)
 
     def _refuse(self, value: Any, name: str, rule: str) -> None:
         shown = repr(value)
@@ -52,7 +53,9 @@ class Kind(ABC):
 
 
 @dataclass(frozen=True)
-class _Nullable(Kind):
+class Nullable(Kind):
+    """A value of a kind, or null; written ``kind | None``."""
+
     kind: Kind
 
     def check(self, value: Any, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,14 @@ import pyarrow.compute as pc
 from polyformer.columns import Column
 from polyformer.errors import InvalidData
 from polyformer.importing.column_notes import ColumnNotes
-from polyformer.importing.features import CategoryColumn, DateColumn, FeatureColumn, ListColumn, NumberColumn
+from polyformer.importing.features import (
+    CategoryColumn,
+    DateColumn,
+    FeatureColumn,
+    ListColumn,
+    NumberColumn,
+    known_column,
+)
 from polyformer.importing.kinds import is_date, is_list, is_number, is_string, kind_words
 from polyformer.importing.numbers import NumberScan, as_numbers, is_id_name
 from polyformer.importing.options import ImportOptions
@@ -206,7 +214,7 @@ class ColumnChoice:
         if missing and median is not None:
             marked = "" if column.indicator else "; in training none was missing, so nothing marks them"
             self.notes.add("missing", name, f"{_filled(missing, name)} the median of the training, {median:g}{marked}.")
-        return (DateColumn if column.kind == "date" else NumberColumn)(name, column.width, median, column.indicator)
+        return known_column(replace(column, median=median))
 
     @staticmethod
     def _fits(expected_kind: str, kind: Any) -> bool:
@@ -216,8 +224,8 @@ class ColumnChoice:
         return expected_kind == "number" and (is_number(kind) or pa.types.is_null(kind))
 
     def _known_category(self, column: Column) -> CategoryColumn:
-        assert column.categories is not None
-        feature = CategoryColumn(column.name, column.width, column.categories)
+        feature = known_column(column)
+        assert isinstance(feature, CategoryColumn)
         places, distinct = feature.places, self._distinct[column.name]
         strange = sorted(str(value) for value in distinct.to_pylist() if feature.key(value) not in places)
         if strange:

@@ -28,6 +28,7 @@ __all__ = [
     "ListColumn",
     "NumberColumn",
     "TableFeatures",
+    "known_column",
 ]
 
 
@@ -203,6 +204,20 @@ class CategoryColumn(FeatureColumn):
         rows = np.flatnonzero(place >= 0)
         block[rows, place[rows]] = 1.0
         return block
+
+
+def known_column(column: Column) -> FeatureColumn:
+    """How a column becomes features, from what a model keeps of it.
+
+    >>> known_column(Column("age", 2, indicator=True, median=30.0)).encode(pa.array([None, 7.0]), 0, "t").tolist()
+    [[30.0, 1.0], [7.0, 0.0]]
+    """
+    if column.categories is not None:
+        return CategoryColumn(column.name, column.width, column.categories)
+    if column.kind == "vector":
+        return ListColumn(column.name, column.width)
+    kind = DateColumn if column.kind == "date" else NumberColumn
+    return kind(column.name, column.width, column.median, column.indicator)
 
 
 class TableFeatures(FeatureStream):

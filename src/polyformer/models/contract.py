@@ -46,6 +46,8 @@ class Workload:
         tokens: a token directory to read; None to compute tokens.
         scratch: path for a token directory, if tokens do not fit in memory; an existing one is used. For a walk over
             the nodes, an existing folder in which a token directory may be made for the time being.
+        mapped: leave the token directory where it is and read rows when they are asked for: for a process that answers
+            for a few nodes at a time, many times.
         share: ids of the nodes that this process asks for, where other processes ask for the rest; None for all of
             ``nodes``. A model decides by ``nodes``, so that all processes decide alike.
         labels: the known labels that a model with label columns is shown; None for a model without such columns.
@@ -59,6 +61,7 @@ class Workload:
     memory: int | None = None
     tokens: Path | None = None
     scratch: Path | None = None
+    mapped: bool = False
     share: np.ndarray | None = None
     labels: KnownLabels | None = None
     label_masks: tuple[LabelMask, ...] = ()

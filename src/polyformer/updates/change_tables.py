@@ -22,11 +22,9 @@ from polyformer.importing.tables import Table, open_table
 from polyformer.structure_features import are_structural
 from polyformer.tasks import Task
 from polyformer.updates.change_files import ChangeTable, find_tables, split_by_action
-from polyformer.updates.task_changes import PARTS, TaskChange
+from polyformer.updates.task_changes import TaskChange, label_number, split_part
 
 __all__ = ["read_changes", "read_new_nodes", "tables_digest"]
-
-_SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
 
 def read_changes(path: Path, task: Task) -> tuple[TaskChange, str]:
@@ -198,23 +196,10 @@ class _Reader:
             for row, (node, cell) in enumerate(zip(numbers.tolist(), cells, strict=True)):
                 place = f"row {row + 1} of '{table.name}'"
                 if role == "label":
-                    self.change.labels[node] = None if cell is None else self._label(cell, place)
+                    label = None if cell is None else label_number(cell, self.task, self.classes, place)
+                    self.change.labels[node] = label
                 elif cell is not None:
-                    self.change.parts[node] = _part(cell, place)
-
-    def _label(self, cell: str, place: str) -> float | int:
-        """A value, or the number of a class; a name that is new becomes a new class."""
-        try:
-            if self.task.is_regression:
-                return float(cell)
-            if self.classes is None:
-                return int(cell)
-        except ValueError:
-            kind = "a number" if self.task.is_regression else "a class number 0, 1, …"
-            raise InvalidData(f"The label in {place} must be {kind}. Got '{cell}'.") from None
-        if cell not in self.classes:
-            self.classes.append(cell)
-        return self.classes.index(cell)
+                    self.change.parts[node] = split_part(cell, place)
 
     def _remove_nodes(self, table: Table) -> None:
         _, ids = self._node_table(table, ())
@@ -259,13 +244,6 @@ class _Reader:
                     f"{self._place(table, row)} {what} an edge between '{names[0]}' and '{names[1]}', which is not "
                     f"there. {advice}"
                 )
-
-
-def _part(cell: str, place: str) -> str:
-    part = _SPLIT_WORDS.get(cell.strip().lower())
-    if part is None:
-        raise InvalidData(f"The split of {place} must be {', '.join(PARTS[:2])} or {PARTS[2]}. Got '{cell}'.")
-    return part
 
 
 def _plain(value: Any) -> Any:

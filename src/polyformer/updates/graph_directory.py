@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polyformer.errors import InvalidData, OutputBusy
+from polyformer.errors import AlreadyApplied, OutputBusy
 from polyformer.files import (
     array_digest,
     locked,
@@ -88,15 +88,13 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _refuse_known(graph: Graph, digest: str, source: str, again: bool) -> None:
+    """Refuse a change whose hash the journal of the graph has; see :func:`update_graph`."""
     assert graph.directory is not None
     if again or not digest:
         return
     for entry in Journal(graph.directory, graph.version).entries():
         if entry["hash"] == digest:
-            raise InvalidData(
-                f"'{source}' was applied already, on {entry['time']} as version {entry['version']}: the same change is "
-                f"not applied twice. If it is meant, use --again."
-            )
+            raise AlreadyApplied(source, entry["time"], entry["version"])
 
 
 def _write(

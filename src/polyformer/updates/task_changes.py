@@ -14,9 +14,10 @@ from polyformer.graph_changes import entries_of_rows
 from polyformer.splits import Split, has_label
 from polyformer.tasks import Task
 
-__all__ = ["PARTS", "TaskChange", "change_task", "compact_task"]
+__all__ = ["TaskChange", "change_task", "compact_task", "label_number", "split_part"]
 
 PARTS = ("train", "val", "test")
+_SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
 
 @dataclass(eq=False)
@@ -86,6 +87,34 @@ def change_task(task: Task, change: TaskChange) -> Task:
         ids=_longer_ids(task, change.new_ids),
         class_names=change.class_names or task.class_names,
     )
+
+
+def label_number(text: str, task: Task, classes: list[str] | None, place: str) -> float | int:
+    """A value, or the number of a class; a name that is new becomes a new class of ``classes``.
+
+    Args:
+        classes: names of all classes, to which a new one is added; None where classes have no names.
+        place: where the label stands, for messages.
+    """
+    try:
+        if task.is_regression:
+            return float(text)
+        if classes is None:
+            return int(text)
+    except ValueError:
+        kind = "a number" if task.is_regression else "a class number 0, 1, …"
+        raise InvalidData(f"The label in {place} must be {kind}. Got '{text}'.") from None
+    if text not in classes:
+        classes.append(text)
+    return classes.index(text)
+
+
+def split_part(text: str, place: str) -> str:
+    """The part of a split that a text names; ``place`` says where it stands, for messages."""
+    part = _SPLIT_WORDS.get(text.strip().lower())
+    if part is None:
+        raise InvalidData(f"The split of {place} must be {', '.join(PARTS[:2])} or {PARTS[2]}. Got '{text}'.")
+    return part
 
 
 def _changed_split(split: Split, change: TaskChange, known: np.ndarray, first_new: int) -> Split:

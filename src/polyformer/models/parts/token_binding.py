@@ -16,6 +16,7 @@ from polyformer.files import free_bytes
 from polyformer.graph import Graph
 from polyformer.graph_checks import Features
 from polyformer.inputs.label_tokens import LabelledInput
+from polyformer.inputs.mapped_tokens import MappedInput
 from polyformer.inputs.streamed_tokens import StreamedInput
 from polyformer.inputs.token_inputs import ProjectedInput, RowInput, StoredInput, choose_route
 from polyformer.label_input import KnownLabels
@@ -159,6 +160,8 @@ def _bind_rows(needs: TokenNeeds, reporter: Reporter) -> tuple[RowInput, Recurre
             return StoredInput(tokens, workload.own_nodes), recurrence
         directory = _compute_on_disk(needs, reporter)
     stored = open_fitting(directory, needs)
+    if workload.mapped:
+        return MappedInput(stored), stored.recurrence
     if not fits:
         return StreamedInput(stored, needs.memory), stored.recurrence
     nodes = np.arange(needs.graph.num_nodes) if workload.own_nodes is None else workload.own_nodes
@@ -180,6 +183,8 @@ def bindable_nodes(needs: TokenNeeds) -> int:
 def _chosen_route(needs: TokenNeeds) -> str:
     """The route that was asked for, or the cheaper one; a projection that does not fit in memory is refused."""
     workload = needs.workload
+    if workload.mapped:
+        return "stored"
     if needs.route not in ("auto", "projected"):
         return needs.route
     has_source = workload.tokens is not None or workload.share is not None
