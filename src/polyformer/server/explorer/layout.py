@@ -103,7 +103,7 @@ def _levels(graph: Graph, random: np.random.Generator) -> list[_Level]:
 
 
 def _pairs(level: _Level, random: np.random.Generator) -> np.ndarray:
-    """The pair into which each node is merged: with its favourite neighbour, or with one that has the same favourite."""
+    """The pair of each node: its favourite neighbour, or a node that has the same favourite; else it is alone."""
     matrix, count = level.adjacency, len(level.mass)
     rows = np.repeat(np.arange(count), np.diff(matrix.indptr))
     liking = matrix.data / level.mass[matrix.indices] * random.uniform(0.9, 1.1, len(rows)).astype(np.float32)
@@ -146,7 +146,10 @@ def _kernels(cells: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def crowd_push(places: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    r""":math:`\sum_j m_j (x_i - x_j) / \|x_i - x_j\|^2` for every node, smoothed within a cell: (N, 2), (N,) -> (N, 2)."""
+    r"""The push on every node, smoothed within a cell of a grid: (N, 2), (N,) -> (N, 2).
+
+    It is near :math:`\sum_j m_j (x_i - x_j) / \|x_i - x_j\|^2`.
+    """
     cells = min(max(32, 1 << int(np.sqrt(len(places))).bit_length()), _LARGEST_GRID)
     least, most = places.min(axis=0), places.max(axis=0)
     cell = np.float32(max(float((most - least).max()), 1e-9) / (cells - 2))

@@ -3,8 +3,8 @@ r"""What a model would say of a node if a feature or an edge were another; the g
 A token of node v is a row of :math:`T_k(M) X`. As M is symmetric, this row is :math:`z_k^\top X` with
 :math:`z_k = T_k(M) e_v`: one vector is carried through the changed operator, K steps from the node, and then read off
 the features that it has reached. So the answer is that of the changed graph to rounding, and costs K products with one
-column and one product with the rows within K steps. The adjacency is not copied: the few other entries are added to each
-product. Models that read the graph as a whole are asked on a changed copy.
+column and one product with the rows within K steps. The adjacency is not copied: the few other entries are added to
+each product. Models that read the graph as a whole are asked on a changed copy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from polyformer.errors import InvalidData
 from polyformer.feature_scaling import ScaledFeatures
 from polyformer.filters import filter_coefficients
 from polyformer.graph import Graph
-from polyformer.graph_checks import Features
 from polyformer.models import NodeModel, NodeWiseFilter, Workload
 from polyformer.models.parts.token_model import TokenModel
 from polyformer.new_nodes import changed_graph
@@ -185,7 +184,7 @@ def _once(pairs: np.ndarray) -> list[tuple[int, int]]:
     return sorted({(int(min(pair)), int(max(pair))) for pair in pairs})
 
 
-def _weighted_rows(features: Features, weights: np.ndarray) -> np.ndarray:
+def _weighted_rows(features: Any, weights: np.ndarray) -> np.ndarray:
     """Sums of feature rows, a piece at a time, without rows of weight zero: (N, d), (K+1, N) -> (K+1, d) float64."""
     rows = np.flatnonzero((weights != 0).any(axis=0))
     total = np.zeros((len(weights), features.shape[1]))
