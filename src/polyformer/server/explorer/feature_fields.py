@@ -1,8 +1,7 @@
-"""Features as a person reads and sets them: a field for each column of a table, whatever it became in the model."""
+"""Features as a person reads them: a field for each column of a table, whatever it became in the model."""
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyformer.columns import Column
-from polyformer.errors import InvalidData
 from polyformer.graph_checks import Features
 
 __all__ = ["FeatureField", "fields_of"]
-
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -28,68 +24,37 @@ class FeatureField:
         first: place of its first feature.
         categories: names of the categories, each of which is a feature of zeros and ones; empty for numbers.
         date: whether the number counts days since 1970.
-        missing: the number that stands for a missing one, which a second feature marks; None where none may be missing.
+        missing: whether a second feature marks numbers that are missing.
+        whole: whether the field is a whole column of a table; not so entries of a vector, and features without a table.
     """
 
     name: str
     first: int
     categories: tuple[str, ...] = ()
     date: bool = False
-    missing: float | None = None
+    missing: bool = False
+    whole: bool = False
 
     @property
     def optional(self) -> bool:
         """Whether a node may have no value."""
-        return bool(self.categories) or self.missing is not None
+        return bool(self.categories) or self.missing
 
     def read(self, row: np.ndarray) -> float | str | None:
         """The value in the stored features of a node, (d,); None for a missing number or no category."""
         if self.categories:
             chosen = np.flatnonzero(row[self.first : self.first + len(self.categories)])
             return self.categories[int(chosen[0])] if len(chosen) else None
-        if self.missing is not None and row[self.first + 1] != 0:
+        if self.missing and row[self.first + 1] != 0:
             return None
         return float(row[self.first])
-
-    def write(self, row: np.ndarray, value: Any) -> None:
-        """Set the value in the stored features of a node, (d,)."""
-        if self.categories:
-            row[self.first : self.first + len(self.categories)] = 0
-            if value is not None:
-                row[self.first + self._place(value)] = 1
-        elif value is None:
-            if self.missing is None:
-                raise InvalidData(f"'{self.name}' must be a number: no node lacked it in training. Got nothing.")
-            row[self.first : self.first + 2] = self.missing, 1
-        else:
-            row[self.first] = self._number(value)
-            if self.missing is not None:
-                row[self.first + 1] = 0
-
-    def _place(self, value: Any) -> int:
-        if str(value) not in self.categories:
-            some = ", ".join(self.categories[:8]) + (", …" if len(self.categories) > 8 else "")
-            raise InvalidData(f"'{self.name}' must be one of: {some}. Got '{str(value)[:60]}'.")
-        return self.categories.index(str(value))
-
-    def _number(self, value: Any) -> float:
-        try:
-            if self.date and isinstance(value, str):
-                return float((datetime.date.fromisoformat(value) - datetime.date(1970, 1, 1)).days)
-            number = float(value)
-        except (TypeError, ValueError):
-            kind = "a date such as 2024-12-31" if self.date else "a number"
-            raise InvalidData(f"'{self.name}' must be {kind}. Got '{str(value)[:60]}'.") from None
-        if not abs(number) <= _LARGEST:
-            raise InvalidData(f"'{self.name}' must be a finite number that float32 holds. Got {number:g}.")
-        return number
 
     def column(self, features: Features) -> np.ndarray:
         """The values of all nodes: (N,) float64, NaN where missing; of categories their places, -1 for none."""
         if self.categories:
             flags = _columns(features, self.first, len(self.categories)) != 0
             return np.where(flags.any(axis=1), flags.argmax(axis=1), -1)
-        if self.missing is None:
+        if not self.missing:
             return _columns(features, self.first, 1)[:, 0].astype(np.float64)
         pair = _columns(features, self.first, 2)
         return np.where(pair[:, 1] != 0, np.nan, pair[:, 0].astype(np.float64))
@@ -112,11 +77,11 @@ def fields_of(columns: Sequence[Column] | None, num_features: int) -> list[Featu
     first = 0
     for column in columns or ():
         if column.categories is not None:
-            fields.append(FeatureField(column.name, first, tuple(str(value) for value in column.categories)))
+            names = tuple(str(value) for value in column.categories)
+            fields.append(FeatureField(column.name, first, names, whole=True))
         elif column.kind == "vector":
             fields += [FeatureField(f"{column.name}[{i}]", first + i) for i in range(column.width)]
         else:
-            missing = (0.0 if column.median is None else column.median) if column.indicator else None
-            fields.append(FeatureField(column.name, first, (), column.kind == "date", missing))
+            fields.append(FeatureField(column.name, first, (), column.kind == "date", column.indicator, whole=True))
         first += column.width
     return fields if first == num_features else [FeatureField(str(i), i) for i in range(num_features)]

@@ -18,6 +18,7 @@ from polyformer.reports.node_map import grid_width
 from polyformer.server.batching import RowAnswers
 from polyformer.server.explorer.overview import Overview
 from polyformer.server.explorer.what_if import Change, NodeAnswer, WhatIf
+from polyformer.server.features import FeatureReader, feature_number
 from polyformer.server.names import NodeId
 from polyformer.server.service import Service
 from polyformer.server.state import State
@@ -217,11 +218,17 @@ class LiveExplorer:
         return {"before": self._told(state, before), "after": self._told(state, after)}
 
     def _changed_row(self, state: State, row: int, features: Mapping[str, Any]) -> np.ndarray:
+        """The stored features of a node with other values in some fields."""
         fields, stored = self.overview.fields, _stored_row(state.task.graph, row)
-        for name, value in features.items():
+        for name in features:
             if name not in fields:
                 raise InvalidParameter(f"There is no feature '{name[:60]}' to change.")
-            fields[name].write(stored, value)
+        columns = {name: value for name, value in features.items() if fields[name].whole}
+        if columns:
+            node = {"id": state.names.names(np.array([row]))[0], "features": columns}
+            stored = FeatureReader(state.task).changed(node, stored)
+        for name in features.keys() - columns.keys():
+            stored[fields[name].first] = feature_number(features[name], f"'{name}'")
         return stored
 
     def _asked(self, state: State) -> WhatIf:

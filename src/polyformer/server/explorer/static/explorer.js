@@ -124,7 +124,7 @@ async function choose(row, { remember = true, centre = false } = {}) {
     panel.show(node);
     window.history.replaceState(null, "", "#node=" + encodeURIComponent(node.name));
     drawChoice();
-    if (map) { if (centre) map.centre(row); else map.keepInView(row); }
+    if (map) { if (centre && map.view.zoom > 1) map.centre(row); else map.keepInView(row); }
   } catch (error) { panel.say(error.message); }
 }
 explorer.choose = choose;

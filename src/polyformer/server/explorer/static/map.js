@@ -1,4 +1,6 @@
 // The map: all nodes as points in one draw call of WebGL, edges around the chosen node as lines, and marks as rings.
+// Points are drawn into a picture larger than the canvas. Panning shifts the picture, and so costs the same for any number
+// of nodes, until the map leaves the picture and the next one is made.
 
 const POINT_VERTEX = `
 attribute vec2 place; attribute vec4 colour; uniform vec2 scale; uniform vec2 shift; uniform float size;
@@ -9,18 +11,25 @@ const ROUND = `precision mediump float; varying lowp vec4 tint;
 void main() { vec2 p = gl_PointCoord - 0.5; if (dot(p, p) > 0.25) discard; gl_FragColor = tint; }`;
 const RING = `precision mediump float; varying lowp vec4 tint;
 void main() { vec2 p = gl_PointCoord - 0.5; float r = dot(p, p); if (r > 0.25 || r < 0.11) discard; gl_FragColor = tint; }`;
+const PICTURE_VERTEX = `
+attribute vec2 place; uniform vec2 scale; uniform vec2 shift; varying mediump vec2 at;
+void main() { at = place; gl_Position = vec4((place * 2.0 - 1.0) * scale + shift, 0.0, 1.0); }`;
+const PICTURE = "precision mediump float; uniform sampler2D picture; varying mediump vec2 at; void main() { gl_FragColor = texture2D(picture, at); }";
+const LARGER = 2; // sides of the picture of all points, in sides of the canvas
 const DIM = 0.12; // what is left of the colour of nodes that do not fit the search
-const FEWEST_MOVING = 100000; // points that are drawn while the map moves, at least
-const SLOW = 30; // milliseconds of a frame, beyond which fewer points are drawn while the map moves
+const MOST_MOVING = 100000; // points of a picture that is made while the map moves; at rest all are drawn
 
 export function createMap(canvas) {
   const gl = canvas.getContext("webgl", { alpha: false, antialias: false, depth: false, stencil: false, powerPreference: "high-performance" });
   if (!gl) return null;
-  const programs = { square: build(gl, SQUARE), round: build(gl, ROUND), ring: build(gl, RING) };
-  const buffers = { places: gl.createBuffer(), colours: gl.createBuffer(), lines: gl.createBuffer(), lineColours: gl.createBuffer(), marks: gl.createBuffer(), markColours: gl.createBuffer() };
+  const programs = { square: build(gl, SQUARE), round: build(gl, ROUND), ring: build(gl, RING), picture: build(gl, PICTURE, PICTURE_VERTEX) };
+  const buffers = { places: gl.createBuffer(), colours: gl.createBuffer(), lines: gl.createBuffer(), lineColours: gl.createBuffer(), marks: gl.createBuffer(), markColours: gl.createBuffer(), corners: gl.createBuffer() };
+  const picture = { texture: gl.createTexture(), frame: gl.createFramebuffer(), width: 0, height: 0, valid: false, whole: true };
+  gl.bindBuffer(gl.ARRAY_BUFFER, buffers.corners);
+  gl.bufferData(gl.ARRAY_BUFFER, new Uint8Array([0, 0, 1, 0, 0, 1, 1, 1]), gl.STATIC_DRAW);
   const view = { zoom: 1, x: 0.5, y: 0.5 };
   const map = { view, count: 0, places: new Uint16Array(0), grid: null, onClick: () => {} };
-  let width = 1, height = 1, ratio = 1, lines = 0, marks = 0, background = [1, 1, 1], stride = 1, waiting = false, moving = false, resting = 0, moved = FEWEST_MOVING, bytes = new Uint8Array(0);
+  let width = 1, height = 1, ratio = 1, lines = 0, marks = 0, background = [1, 1, 1], stride = 1, waiting = false, moving = false, resting = 0, bytes = new Uint8Array(0);
 
   map.resize = () => {
     width = Math.max(canvas.clientWidth, 1);
@@ -28,6 +37,15 @@ export function createMap(canvas) {
     ratio = Math.min(window.devicePixelRatio || 1, map.count > 300000 ? 1 : 2);
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
+    picture.width = Math.min(LARGER * canvas.width, 4096);
+    picture.height = Math.min(LARGER * canvas.height, 4096);
+    gl.bindTexture(gl.TEXTURE_2D, picture.texture);
+    gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGBA, picture.width, picture.height, 0, gl.RGBA, gl.UNSIGNED_BYTE, null);
+    for (const side of [gl.TEXTURE_WRAP_S, gl.TEXTURE_WRAP_T]) gl.texParameteri(gl.TEXTURE_2D, side, gl.CLAMP_TO_EDGE);
+    gl.bindFramebuffer(gl.FRAMEBUFFER, picture.frame);
+    gl.framebufferTexture2D(gl.FRAMEBUFFER, gl.COLOR_ATTACHMENT0, gl.TEXTURE_2D, picture.texture, 0);
+    gl.bindFramebuffer(gl.FRAMEBUFFER, null);
+    picture.valid = false;
     map.draw();
   };
   // Pixels of the map's side in x and y at zoom 1.
@@ -42,8 +60,7 @@ export function createMap(canvas) {
     map.places = places;
     map.grid = grid;
     map.count = places.length / 2;
-    stride = map.count > FEWEST_MOVING ? coprime(map.count) : 1;
-    moved = Math.max(FEWEST_MOVING, map.count);
+    stride = map.count > MOST_MOVING ? coprime(map.count) : 1;
     let scattered = places;
     if (stride > 1) {
       scattered = new Uint16Array(places.length);
@@ -66,6 +83,7 @@ export function createMap(canvas) {
     }
     gl.bindBuffer(gl.ARRAY_BUFFER, buffers.colours);
     gl.bufferSubData(gl.ARRAY_BUFFER, 0, bytes);
+    picture.valid = false;
     map.draw();
   };
   // edges: rows in pairs; the first `own` pairs are the chosen node's.
@@ -103,11 +121,12 @@ export function createMap(canvas) {
     const [x, y] = side(), cell = Math.sqrt((x * y) / Math.max(map.count, 1)) * view.zoom;
     return map.grid ? Math.max(cell * 0.92, 1.5) : Math.min(Math.max(cell * 0.45, 2), 9);
   };
-  function use(program, places, colours, size) {
+  // The map's places on a target of so many pixels of the screen, the view in its middle.
+  function use(program, places, colours, size, wide = width, high = height) {
     const [x, y] = side(), zoom = view.zoom;
     gl.useProgram(program.program);
-    gl.uniform2f(program.scale, (2 * x * zoom) / width, (-2 * y * zoom) / height);
-    gl.uniform2f(program.shift, (-2 * view.x * x * zoom) / width, (2 * view.y * y * zoom) / height);
+    gl.uniform2f(program.scale, (2 * x * zoom) / wide, (-2 * y * zoom) / high);
+    gl.uniform2f(program.shift, (-2 * view.x * x * zoom) / wide, (2 * view.y * y * zoom) / high);
     gl.uniform1f(program.size, size * ratio);
     gl.bindBuffer(gl.ARRAY_BUFFER, places);
     gl.enableVertexAttribArray(program.place);
@@ -116,15 +135,47 @@ export function createMap(canvas) {
     gl.enableVertexAttribArray(program.colour);
     gl.vertexAttribPointer(program.colour, 4, gl.UNSIGNED_BYTE, true, 0, 0);
   }
-  function render() {
-    gl.viewport(0, 0, canvas.width, canvas.height);
+  function makePicture() {
+    const size = map.pointSize(), few = moving ? Math.min(MOST_MOVING, map.count) : map.count;
+    gl.bindFramebuffer(gl.FRAMEBUFFER, picture.frame);
+    gl.viewport(0, 0, picture.width, picture.height);
     gl.clearColor(background[0], background[1], background[2], 1);
     gl.clear(gl.COLOR_BUFFER_BIT);
-    if (!map.count) return;
-    const size = map.pointSize(), few = moving ? Math.min(moved, map.count) : map.count;
-    use(size >= 5 && !map.grid ? programs.round : programs.square, buffers.places, buffers.colours, size);
+    use(size >= 5 && !map.grid ? programs.round : programs.square, buffers.places, buffers.colours, size, picture.width / ratio, picture.height / ratio);
     gl.drawArrays(gl.POINTS, 0, few);
+    gl.bindFramebuffer(gl.FRAMEBUFFER, null);
+    Object.assign(picture, { x: view.x, y: view.y, zoom: view.zoom, valid: true, whole: few === map.count });
     map.drawn = few;
+    map.pictures = (map.pictures || 0) + 1;
+  }
+  // Where the picture lies on the canvas, in shares of the canvas: its half sides and its middle.
+  function pictureAt() {
+    const [x, y] = side(), grown = view.zoom / picture.zoom;
+    return { right: (grown * picture.width) / canvas.width, up: (grown * picture.height) / canvas.height, x: (2 * (picture.x - view.x) * x * view.zoom) / width, y: (-2 * (picture.y - view.y) * y * view.zoom) / height };
+  }
+  function fits({ right, up, x, y }) {
+    const grown = view.zoom / picture.zoom, covers = right - Math.abs(x) >= 1 && up - Math.abs(y) >= 1;
+    return picture.valid && covers && grown < 2 && (moving || (grown === 1 && picture.whole));
+  }
+  function render() {
+    if (map.count && !fits(pictureAt())) makePicture();
+    gl.viewport(0, 0, canvas.width, canvas.height);
+    if (!map.count) { gl.clearColor(background[0], background[1], background[2], 1); gl.clear(gl.COLOR_BUFFER_BIT); return; }
+    const place = pictureAt(), program = programs.picture, same = view.zoom === picture.zoom, filter = same ? gl.NEAREST : gl.LINEAR;
+    const whole = (share, pixels) => (same ? Math.round((share * pixels) / 2) * (2 / pixels) : share); // points stay sharp
+    gl.useProgram(program.program);
+    gl.uniform2f(program.scale, place.right, place.up);
+    gl.uniform2f(program.shift, whole(place.x, canvas.width), whole(place.y, canvas.height));
+    gl.bindTexture(gl.TEXTURE_2D, picture.texture);
+    gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MIN_FILTER, filter);
+    gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MAG_FILTER, filter);
+    gl.bindBuffer(gl.ARRAY_BUFFER, buffers.corners);
+    gl.enableVertexAttribArray(program.place);
+    gl.vertexAttribPointer(program.place, 2, gl.UNSIGNED_BYTE, false, 0, 0);
+    gl.drawArrays(gl.TRIANGLE_STRIP, 0, 4);
+    drawOver(map.pointSize());
+  }
+  function drawOver(size) {
     if (lines) {
       gl.enable(gl.BLEND);
       gl.blendFunc(gl.SRC_ALPHA, gl.ONE_MINUS_SRC_ALPHA);
@@ -145,21 +196,15 @@ export function createMap(canvas) {
     waiting = true;
     requestAnimationFrame(frame);
   };
-  let last = 0;
-  function frame(time) {
+  function frame() {
     waiting = false;
-    const took = time - last; // a pause between two frames is no slow frame
-    if (moving && took > SLOW && took < 500) moved = Math.max(FEWEST_MOVING, Math.round(moved * 0.8));
-    last = time;
     render();
   }
-  // While a large map moves, a sample of its points is drawn; once it rests, all of them.
+  // While the map moves, the picture is shifted and grown; once it rests, a sharp and whole one is made.
   function stir() {
-    if (map.count > FEWEST_MOVING) {
-      moving = true;
-      clearTimeout(resting);
-      resting = setTimeout(() => { moving = false; map.draw(); }, 180);
-    }
+    moving = true;
+    clearTimeout(resting);
+    resting = setTimeout(() => { moving = false; map.draw(); }, 180);
     map.draw();
   }
   map.move = (dx, dy) => {
@@ -209,14 +254,15 @@ export function createMap(canvas) {
   return map;
 }
 
-function build(gl, fragment) {
+function build(gl, fragment, vertex = POINT_VERTEX) {
   const program = gl.createProgram();
-  for (const [kind, source] of [[gl.VERTEX_SHADER, POINT_VERTEX], [gl.FRAGMENT_SHADER, fragment]]) {
+  for (const [kind, source] of [[gl.VERTEX_SHADER, vertex], [gl.FRAGMENT_SHADER, fragment]]) {
     const shader = gl.createShader(kind);
     gl.shaderSource(shader, source);
     gl.compileShader(shader);
     gl.attachShader(program, shader);
   }
+  gl.bindAttribLocation(program, 0, "place");
   gl.linkProgram(program);
   const result = { program };
   for (const name of ["scale", "shift", "size"]) result[name] = gl.getUniformLocation(program, name);
