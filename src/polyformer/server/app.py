@@ -24,6 +24,7 @@ from polyformer.server.telemetry import Telemetry
 
 __all__ = ["make_app"]
 
+
 def make_app(
     service: Service,
     limits: Limits | None = None,

@@ -67,7 +67,9 @@ class Overview:
 
     def __init__(self, state: State, ask: Ask, split: Split | None = None, last: Overview | None = None) -> None:
         self.state, self.split, self._ask = state, split, ask
-        self.places: np.ndarray | None = None if last is None or last.places is None else _joined_places(last.places, state.task.graph)
+        self.places: np.ndarray | None = (
+            None if last is None or last.places is None else _joined_places(last.places, state.task.graph)
+        )
         self.kinds: dict[str, Any] | None = None
         self.clusters: FilterClusters | None = None
         self.progress = {"map": 0.0, "predictions": 0.0}
