@@ -137,6 +137,11 @@ class LiveExplorer:
         mask[overview.search.find(query).rows] = True
         return np.packbits(mask).tobytes()
 
+    def row_of(self, text: str) -> int:
+        """The row of the node whose id is a text in an address."""
+        names = self._service.state.names
+        return names.row(names.parse(text))
+
     def _row(self, state: State, row: int) -> int:
         if not 0 <= row < state.task.graph.num_nodes or row in state.task.graph.removed:
             raise UnknownName(f"The graph has no node in row {row}.")

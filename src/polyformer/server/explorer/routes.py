@@ -69,6 +69,7 @@ class _Routes:
             Route(f"{data}/column", self.column),
             Route(f"{data}/search", self.search),
             Route(f"{data}/matches", self.matches),
+            Route(f"{data}/row", self.row),
             Route(f"{data}/nodes/{{row:int}}", self.node),
             Route(f"{data}/nodes/{{row:int}}/neighbours", self.neighbours),
             Route(f"{data}/nodes/{{row:int}}/around", self.around),
@@ -106,6 +107,9 @@ class _Routes:
 
     async def matches(self, request: Request) -> Response:
         return _binary(await run_in_threadpool(self._live.matches, _text(request, "q")))
+
+    async def row(self, request: Request) -> Response:
+        return json_response({"row": self._live.row_of(_text(request, "id"))})
 
     async def node(self, request: Request) -> Response:
         row = request.path_params["row"]

@@ -246,12 +246,15 @@ async function start() {
   await keepUp();
   const wanted = decodeURIComponent((window.location.hash.match(/^#node=(.*)$/) || ["", ""])[1]);
   if (wanted) {
-    const { nodes } = await api.json("search?q=" + encodeURIComponent('"' + wanted.replaceAll('"', "") + '"'));
-    const same = nodes.find((node) => String(node.name) === wanted);
-    if (same) return choose(same.row, { centre: true });
-    panel.say("There is no node “" + wanted + "”.");
+    try {
+      return choose((await api.json("row?id=" + encodeURIComponent(wanted))).row, { centre: true });
+    } catch (error) { panel.say(error.message); }
   }
-  if (explorer.summary) choose(explorer.summary.first);
+  if (explorer.summary && explorer.chosen < 0) {
+    const words = byId("message").textContent;
+    await choose(explorer.summary.first);
+    panel.say(words);
+  }
 }
 window.explorer = { map, panel, state: explorer, choose };
 start();

@@ -21,6 +21,7 @@ export function createPanel(api, explorer) {
     drawFacts();
     drawFeatures();
     drawChanges();
+    valueControl();
     panel.draw();
   };
 
@@ -203,8 +204,12 @@ export function createPanel(api, explorer) {
     if (at !== was) return `The prediction goes from ${before.prediction} (${before.probabilities[was].toFixed(3)}) to ${after.prediction} (${after.probabilities[at].toFixed(3)}).` + kinds;
     return `Still ${after.prediction}: its probability goes from ${before.probabilities[at].toFixed(3)} to ${after.probabilities[at].toFixed(3)}.` + kinds;
   }
+  let offered = null, offeredTo = null;
   function valueControl() {
     const field = explorer.fields.get(byId("feature-name").value), place = byId("feature-place");
+    if (field === offered && panel.node === offeredTo) return; // it may be in use
+    offered = field;
+    offeredTo = panel.node;
     const tag = field && field.categories.length ? "select" : "input", old = byId("feature-value");
     const control = document.createElement(tag);
     control.id = "feature-value";
@@ -219,7 +224,7 @@ export function createPanel(api, explorer) {
     else if (tag === "input" && old.tagName === "INPUT" && !field) control.value = old.value;
     place.replaceChildren(control);
   }
-  byId("feature-name").addEventListener("change", valueControl);
+  byId("feature-name").addEventListener("input", valueControl);
   byId("feature-form").addEventListener("submit", (event) => {
     event.preventDefault();
     const name = byId("feature-name").value, field = explorer.fields.get(name), text = byId("feature-value").value.trim(), words = byId("what-if-words");
