@@ -135,6 +135,7 @@ def test_what_if_over_http_equals_the_changed_graph(client: httpx.Client, people
         ("search?q=city%3Dnowhere", 400, "'city' must be one of: c0, c1, c2. Got 'nowhere'."),
         ("search?q=" + "a" * 501, 400, "'q' must have at most 500 characters. Got 501."),
         ("search?q=a&offset=-1", 400, "'offset' must be a whole number"),
+        ("row?id=nobody", 404, "The graph has no node 'nobody'."),
         ("nodes/80", 404, "The graph has no node in row 80."),
         ("nodes/80/around", 404, "The graph has no node in row 80."),
         ("nodes/x", 404, "There is nothing at this address."),

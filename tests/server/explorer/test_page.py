@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -166,34 +167,17 @@ def test_what_if_moves_prediction_and_filter(browser: Any, people: tuple[str, Se
     before = browser.execute_script("return document.getElementById('node-filter').curves.at(-1).y")
     name = browser.find_element("id", "feature-name")
     name.send_keys("city")
-    browser.execute_script("arguments[0].dispatchEvent(new Event('change'))", name)
     value = browser.find_element("id", "feature-value")
     assert value.tag_name == "select"
     assert value.get_attribute("value") == "c1"
     Select(value).select_by_value("c2")
     browser.find_element("css selector", "#feature-form button").click()
-    _wait(
-        browser,
-        lambda: "probability goes from" in _text(browser, "what-if-words") or "→" in _text(browser, "prediction-title"),
-    )
+    _wait(browser, lambda: "goes from" in _text(browser, "what-if-words"))
     box = browser.find_element("id", "edge-to")
     box.send_keys("ann70", ENTER)
-    _wait(
-        browser,
-        lambda: (
-            len(
-                browser.execute_script(
-                    "return explorer.panel.tried() ? [...document.querySelectorAll('#changes li')] : []"
-                )
-            )
-            == 2
-        ),
-    )
-    live = browser.execute_async_script(
-        "const done = arguments[0]; fetch('explorer/data/what-if', {method: 'POST', headers: {'Content-Type': 'application/json'}, "
-        "body: JSON.stringify({id: 'ann7', features: {city: 'c2'}, add_edges: ['ann70']})}).then(r => r.json()).then(done)"
-    )
-    _wait(browser, lambda: browser.execute_script("return explorer.panel.tried()") == live)
+    question = {"id": "ann7", "features": {"city": "c2"}, "add_edges": ["ann70"]}
+    answer = httpx.post(f"{people[0]}/explorer/data/what-if", json=question, trust_env=False, timeout=30).json()
+    _wait(browser, lambda: browser.execute_script("return explorer.panel.tried()") == answer)
     curves = browser.execute_script("return document.getElementById('node-filter').curves")
     assert [curve["name"] for curve in curves][1:] == ["as it is", "what if"]
     assert curves[1]["y"] == pytest.approx(before, abs=1e-5)
@@ -238,7 +222,7 @@ def test_nothing_is_cut_off_and_nothing_comes_from_elsewhere(
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     cut = browser.execute_script(
         """return [...document.querySelectorAll('header *, main *')].filter(e => {
-             if (e.closest('svg, option, .hidden, [hidden], .bar .name') || !e.innerText || getComputedStyle(e).display === 'inline') return false;
+             if (e.closest('svg, option, .hidden, [hidden], .bar .name') || !e.innerText) return false;
              const box = e.getBoundingClientRect();
              return box.width && (box.right > innerWidth + 1 || box.left < -1);
            }).map(e => e.outerHTML.slice(0, 80))"""
