@@ -24,7 +24,8 @@ const [count, frames, done] = arguments, map = explorer.map, places = new Uint16
 let seed = 12345;
 const random = () => (seed = (seed * 1103515245 + 12345) & 0x7fffffff) / 0x7fffffff;
 for (let i = 0; i < places.length; i++) places[i] = 65535 * random();
-const values = Uint16Array.from({length: count}, (_, i) => i % 8), table = Uint8Array.from({length: 3 * 65536}, (_, i) => (37 * i) % 255);
+const values = Uint16Array.from({length: count}, (_, i) => i % 8);
+const table = Uint8Array.from({length: 3 * 65536}, (_, i) => (37 * i) % 255);
 map.setPlaces(places, null);
 map.setColours(values, table, [246, 247, 249], null);
 map.reset();
