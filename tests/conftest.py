@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -133,3 +134,21 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
     team = Team(3, tmp_path_factory.mktemp("three"))
     yield team
     team.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A headless Chromium that draws WebGL in software; tests skip where there is none (``make browser``)."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or chromedriver is None:
+        pytest.skip("chromium and chromedriver are not both installed. Install them with: make browser")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    software = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars", *software):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
+    yield driver
+    driver.quit()

@@ -31,7 +31,7 @@ from polyformer.updates.bounds import root_mean_squares, token_thresholds
 from polyformer.updates.hop import inverse_root
 from polyformer.updates.token_rows import TokenRowMaker, TouchedTooMuch
 
-__all__ = ["MODES", "NewNodes"]
+__all__ = ["MODES", "NewNodes", "changed_graph"]
 
 MODES = ("frozen", "full")
 
@@ -147,11 +147,7 @@ class NewNodes:
 
     def _larger_graph(self, rows: np.ndarray, pairs: np.ndarray, weights: np.ndarray | None) -> Graph:
         """The graph with the new nodes, in memory."""
-        if not self.made_features:
-            return self.graph.updated(add_edges=pairs, add_weights=weights, add_features=rows)
-        bare = Graph.from_csr(self.graph.indptr, self.graph.indices, self.graph.weights)
-        bare = bare.updated(add_edges=pairs, add_weights=weights, add_features=rows)
-        return bare.with_features(structure_features(bare)).scaled(self.graph.scaling)
+        return changed_graph(self.graph, self.made_features, add_edges=pairs, add_weights=weights, add_features=rows)
 
     def _whole_pass(self, rows: np.ndarray, pairs: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
         larger = self._larger_graph(rows, pairs, weights)
@@ -221,6 +217,19 @@ class NewNodes:
         if len(nodes) == 0:
             return np.empty((0, reads.order + 1, self.graph.num_features), np.float32)
         return compute_tokens(self.graph, "chebyshev", reads.order, reads.self_loops, nodes).numpy()
+
+
+def changed_graph(graph: Graph, made_features: bool, **change: Any) -> Graph:
+    """The graph after a change, with features as a model reads them.
+
+    Args:
+        made_features: the features are made from the structure, and so are those of the changed graph.
+        change: as :meth:`polyformer.Graph.updated` takes it.
+    """
+    if not made_features:
+        return graph.updated(**change)
+    bare = Graph.from_csr(graph.indptr, graph.indices, graph.weights).updated(**change)
+    return bare.with_features(structure_features(bare)).scaled(graph.scaling)
 
 
 def _both_ways(pairs: np.ndarray, weights: np.ndarray | None, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -46,6 +46,11 @@ class Filters:
         """(n, H, L)."""
         return np.einsum("nhk,kl->nhl", self.coefficients, self.tokens)
 
+    @property
+    def mean_order(self) -> np.ndarray:
+        """(n,): the mean of k over :attr:`contributions`."""
+        return np.asarray(self.contributions @ np.arange(self.contributions.shape[1]))
+
 
 def describe_filters(
     model: NodeWiseFilter, alpha: np.ndarray, number: int | None = None, by_shape: bool = False

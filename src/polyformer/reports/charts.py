@@ -26,6 +26,7 @@ __all__ = [
     "cost_chart",
     "fit_chart",
     "importance_chart",
+    "kind_curves",
     "learning_chart",
     "nodes_chart",
     "order_chart",
@@ -180,9 +181,13 @@ def spectrum_chart(spectra: dict[str, np.ndarray]) -> go.Figure:
 
 def cluster_curves(filters: Filters) -> tuple[np.ndarray, np.ndarray]:
     """Mean response and standard deviation of each cluster: its mean over heads, then each head, (C, 1+H, L)."""
-    responses = filters.responses
+    return kind_curves(filters.responses, filters.cluster, len(filters.clusters.centres))
+
+
+def kind_curves(responses: np.ndarray, cluster: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """:func:`cluster_curves` of responses (n, H, L) whose clusters (n,) are of so many kinds."""
     curves = np.concatenate([responses.mean(axis=1, keepdims=True), responses], axis=1)  # (n, 1+H, L)
-    groups = [curves[filters.cluster == c] for c in range(len(filters.clusters.centres))]
+    groups = [curves[cluster == c] for c in range(count)]
     empty = np.zeros((1, *curves.shape[1:]))
     groups = [group if len(group) else empty for group in groups]
     return np.stack([group.mean(axis=0) for group in groups]), np.stack([group.std(axis=0) for group in groups])

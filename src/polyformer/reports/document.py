@@ -58,8 +58,8 @@ def write_page(path: Path, template: str, figures: Figures, explorer: Any, conte
     page = environment.get_template(template).render(
         **context,
         figures=shown,
-        style=_part("report.css"),
-        script=_part("report.js"),
+        style=_part("theme.css") + _part("report.css"),
+        script=_part("node_view.js") + _part("report.js"),
         plotly=get_plotlyjs(),
         data=_json({name: figure["figure"] for name, figure in shown.items()}),
         explorer=_json(explorer),

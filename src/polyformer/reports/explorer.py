@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from polyformer.filters import BANDS, Filters, local_homophily
-from polyformer.metrics import predicted_classes
+from polyformer.filters import Filters
 from polyformer.reports.charts import PALETTE, cluster_curves
+from polyformer.reports.node_columns import (
+    MISSING,
+    NodeColumn,
+    category_column,
+    filter_columns,
+    kind_names,
+    part_column,
+    prediction_columns,
+    structure_columns,
+)
 from polyformer.reports.outcome import NEIGHBOURS, Outcome
 from polyformer.splits import has_label
 
 __all__ = ["explorer_data"]
-
-_MISSING = 65535
-_WRONG, _CORRECT = "#D55E00", "#0072B2"
-"""Vermilion and blue, which colour-blind readers can tell apart."""
 
 
 def explorer_data(outcome: Outcome) -> dict[str, Any]:
@@ -32,7 +36,7 @@ def explorer_data(outcome: Outcome) -> dict[str, Any]:
         "count": len(shown),
         "first": _first_node(outcome),
         "total": len(task.graph.present_nodes),
-        "places": _pack(np.round(np.clip(outcome.places, 0, 1) * _MISSING), np.uint16),
+        "places": _pack(np.round(np.clip(outcome.places, 0, 1) * MISSING), np.uint16),
         "aspect": None if outcome.grid is None else outcome.grid**2 / task.graph.num_nodes,
         "palette": PALETTE,
         "columns": _columns(outcome),
@@ -46,61 +50,19 @@ def _pack(values: np.ndarray, dtype: Any) -> str:
     return base64.b64encode(np.ascontiguousarray(values, np.dtype(dtype).newbyteorder("<")).tobytes()).decode()
 
 
-def _category(
-    title: str, values: np.ndarray, labels: list[str], colours: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """Values 0, 1, … with names; -1 for none. Colours are those of the palette by default."""
-    packed = _pack(np.where(values < 0, _MISSING, values), np.uint16)
-    return {"title": title, "labels": labels, "colours": colours, "values": packed}
-
-
-def _number(title: str, values: np.ndarray, digits: int = 3) -> dict[str, Any]:
-    """Numbers as 16-bit steps between the least and the most."""
-    finite = np.isfinite(values)
-    least = float(values[finite].min()) if finite.any() else 0.0
-    most = float(values[finite].max()) if finite.any() else 0.0
-    span = (most - least) or 1.0
-    # Whole numbers stay whole where they fit in 16 bits.
-    span = float(_MISSING - 1) if digits == 0 and span < _MISSING else span
-    steps = np.full(len(values), float(_MISSING))
-    steps[finite] = np.round((values[finite] - least) / span * (_MISSING - 1))
-    packed = _pack(steps, np.uint16)
-    return {"title": title, "least": least, "most": most, "step": span / (_MISSING - 1), "digits": digits} | {
-        "values": packed
-    }
-
-
 def _columns(outcome: Outcome) -> dict[str, Any]:
     task, shown, filters = outcome.task, outcome.shown, outcome.filters
     _, scores = outcome.scores_of(shown)
-    labels, columns = task.labels[shown], {}
+    columns: dict[str, NodeColumn] = {}
     if filters is not None:
-        kinds = [f"kind {c + 1}" for c in range(len(filters.clusters.centres))]
-        columns["cluster"] = _category("kind of filter", filters.cluster, kinds)
-    if task.is_regression:
-        columns["class"] = _number("value", labels)
-        columns["prediction"] = _number("prediction", scores[:, 0])
-        columns["error"] = _number("absolute error", np.abs(scores[:, 0] - labels))
-    else:
-        names, best = task.shown_classes, predicted_classes(scores, outcome.card.threshold)
-        columns["class"] = _category("class", labels, names)
-        columns["prediction"] = _category("prediction", best, names)
-        correct = np.where(labels < 0, -1, best == labels)
-        columns["correct"] = _category("correctness", correct, ["wrong", "correct"], [_WRONG, _CORRECT])
-        columns["confidence"] = _number("probability of the prediction", scores[np.arange(len(best)), best])
-    part = np.full(len(shown), -1)
-    for i, nodes in enumerate((outcome.split.train, outcome.split.val, outcome.split.test)):
-        part[np.isin(shown, nodes)] = i
-    columns["part"] = _category("part of the split", part, ["train", "validation", "test"])
+        kinds = kind_names(len(filters.clusters.centres))
+        columns["cluster"] = category_column("kind of filter", filters.cluster, kinds)
+    columns |= prediction_columns(task, shown, scores, outcome.card.threshold)
+    columns["part"] = part_column(outcome.split, shown)
     if filters is not None:
-        for i, name in enumerate(BANDS):
-            columns[name] = _number(f"{name}-pass share", filters.bands[:, i])
-        orders = np.arange(filters.contributions.shape[1])
-        columns["order"] = _number("mean order", filters.contributions @ orders)
-    columns["degree"] = _number("degree", outcome.degrees.astype(np.float64), digits=0)
-    if not task.is_regression:
-        columns["homophily"] = _number("local homophily", local_homophily(task.graph, task.labels, shown))
-    return columns
+        columns |= filter_columns(filters.bands, filters.mean_order)
+    columns |= structure_columns(task, shown)
+    return {name: {**column.describe(), "values": _pack(column.steps, np.uint16)} for name, column in columns.items()}
 
 
 def _first_node(outcome: Outcome) -> int:

@@ -16,18 +16,13 @@ from polyformer.server.bodies import LARGEST_OFFSET, PREDICT, UPDATE, read_body
 from polyformer.server.description import describe_api
 from polyformer.server.guard import Guard, json_response
 from polyformer.server.limits import Limits
-from polyformer.server.pages import STYLE, api_page, front_page
+from polyformer.server.pages import PAGE_HEADERS, STYLE, api_page, front_page
+from polyformer.server.parameters import whole_parameter
 from polyformer.server.refusals import Refusal
 from polyformer.server.service import NEIGHBOURS, Service
 from polyformer.server.telemetry import Telemetry
 
 __all__ = ["make_app"]
-
-PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-}
-"""Headers of a page: it may load what this server has, and nothing else."""
 
 
 def make_app(
@@ -148,13 +143,3 @@ def bounded(name: str, values: list[Any], most: int, least: int = 0) -> None:
     """Refuse a list of a request that is too long or too short."""
     if not least <= len(values) <= most:
         raise Refusal(400, f"'{name}' must have {least} to {most:,} entries. Got {len(values):,}.")
-
-
-def whole_parameter(request: Request, name: str, default: int, most: int, least: int = 0) -> int:
-    """A whole number of the query of an address."""
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) < 16 and least <= int(text) <= most):
-        raise Refusal(400, f"'{name}' must be a whole number from {least} to {most:,}. Got '{text[:60]}'.")
-    return int(text)

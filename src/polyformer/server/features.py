@@ -17,7 +17,7 @@ from polyformer.server.names import shown
 from polyformer.structure_features import are_structural
 from polyformer.tasks import Task
 
-__all__ = ["FeatureReader"]
+__all__ = ["FeatureReader", "feature_number"]
 
 
 class FeatureReader:
@@ -117,6 +117,11 @@ def _encoded(column: Column, value: Any, node: Any) -> np.ndarray:
 def _number(column: Column, value: Any, place: str) -> pa.Array:
     if value is None and column.median is not None:
         return pa.array([None], pa.float64())
+    return pa.array([feature_number(value, place)], pa.float64())
+
+
+def feature_number(value: Any, place: str) -> float:
+    """A number that a feature can hold; anything else is refused in a sentence that begins with ``place``."""
     if not isinstance(value, int | float):
         raise InvalidData(f"{place} must be a number. Got {shown(value)}.")
     try:
@@ -124,7 +129,7 @@ def _number(column: Column, value: Any, place: str) -> pa.Array:
     except OverflowError:
         raise InvalidData(f"{place} must be at most {LARGEST_FEATURE:g} in size. Got a larger number.") from None
     _refuse_large(np.array([number]), place)
-    return pa.array([number], pa.float64())
+    return number
 
 
 def _date(column: Column, value: Any, place: str) -> pa.Array:

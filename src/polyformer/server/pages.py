@@ -6,7 +6,13 @@ import html
 import json
 from typing import Any
 
-__all__ = ["STYLE", "api_page", "front_page"]
+__all__ = ["PAGE_HEADERS", "STYLE", "api_page", "front_page"]
+
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+}
+"""Headers of a page: it may load what this server has, and nothing else."""
 
 STYLE = """
 :root { color-scheme: light dark; }

@@ -15,7 +15,7 @@ from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
 from polyformer.inputs.label_tokens import LabelledInput
 from polyformer.inputs.streamed_tokens import StreamedInput
-from polyformer.inputs.token_inputs import RowInput
+from polyformer.inputs.token_inputs import RowInput, StoredInput
 from polyformer.label_input import KnownLabels, LabelMask
 from polyformer.models.contract import NodeModel, Workload, bound
 from polyformer.models.parts.bound_tokens import BoundTokens
@@ -126,6 +126,10 @@ class TokenReader(NodeModel):
     def nodes(self) -> Tensor:
         """Ids whose outputs can be asked for; none before the model is bound."""
         return torch.from_numpy(np.asarray(() if self._tokens is None else self._tokens.nodes, np.int64))
+
+    def bind_rows(self, tokens: Tensor) -> None:
+        """Attach tokens (n, K+1, d) in the model's own basis that were made elsewhere; nodes are the rows 0..n-1."""
+        self._tokens = BoundTokens.of_rows(StoredInput(tokens), range(len(tokens)), None, keep_norms=False)
 
     @property
     def route(self) -> str:

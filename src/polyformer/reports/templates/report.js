@@ -7,7 +7,7 @@
   const config = { displayModeBar: false, responsive: true };
 
   // ---- theme and charts ----
-  const colourOf = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+  const colourOf = nodeView.colourVariable;
   function dressed(layout) {
     const axis = { color: colourOf("--text"), gridcolor: colourOf("--grid"), zerolinecolor: colourOf("--line"), linecolor: colourOf("--line") };
     const result = { ...layout, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: colourOf("--text"), family: "system-ui, sans-serif", size: 13 } };
@@ -18,21 +18,14 @@
   function drawCharts() {
     for (const [name, figure] of Object.entries(figures)) Plotly.react("chart-" + name, figure.data, dressed(figure.layout), config);
   }
-  function setTheme(dark) {
-    root.dataset.theme = dark ? "dark" : "light";
-    byId("theme").textContent = dark ? "Light" : "Dark";
-    byId("theme").setAttribute("aria-pressed", String(dark));
-  }
-  setTheme(window.matchMedia("(prefers-color-scheme: dark)").matches);
-  byId("theme").addEventListener("click", () => {
-    setTheme(root.dataset.theme !== "dark");
+  nodeView.theme(byId("theme"), () => {
     drawCharts();
-    if (data) { drawMap(); drawNodeCharts(); }
+    if (data) { drawMap(); drawLegend(); drawNodeCharts(); }
   });
   if (!data) { drawCharts(); return; }
 
   // ---- data of the nodes ----
-  const MISSING = 65535;
+  const MISSING = nodeView.MISSING;
   function unpack(text, Kind) {
     const raw = atob(text), bytes = new Uint8Array(raw.length);
     for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
@@ -63,33 +56,14 @@
     return { title: "coefficient α_" + k + (heads > 1 ? ", mean of heads" : ""), least, most, step: size, digits: 3, chart: true, values: Uint16Array.from(raw, (value) => Math.round((value - least) / size)) };
   }
 
-  function valueOf(column, i) {
-    const raw = column.values[i];
-    if (raw === MISSING) return null;
-    return column.labels ? raw : column.least + raw * column.step;
-  }
-  function textOf(column, i) {
-    const value = valueOf(column, i);
-    if (value === null) return "unknown";
-    return column.labels ? column.labels[value] : value.toFixed(column.digits);
-  }
+  const valueOf = (column, i) => nodeView.valueOf(column, column.values[i]);
+  const textOf = (column, i) => nodeView.textOf(column, column.values[i]);
 
   // ---- the map ----
   const canvas = byId("map"), pen = canvas.getContext("2d");
-  const RAMP = [[0, 32, 76], [60, 77, 110], [124, 123, 120], [187, 175, 113], [255, 234, 70]]; // cividis
   const view = { zoom: 1, x: 0.5, y: 0.5 };
   let chosen = -1, colouring = Object.keys(columns)[0], width = 0, height = 0;
-  function rampAt(share) {
-    const place = Math.min(Math.max(share, 0), 1) * (RAMP.length - 1), i = Math.min(Math.floor(place), RAMP.length - 2), t = place - i;
-    return "rgb(" + RAMP[i].map((low, c) => Math.round(low + t * (RAMP[i + 1][c] - low))).join(",") + ")";
-  }
-  const coloursOf = (column) => column.colours || data.palette;
-  function colourAt(column, i) {
-    const value = valueOf(column, i);
-    if (value === null) return colourOf("--line");
-    if (column.labels) return coloursOf(column)[value % coloursOf(column).length];
-    return rampAt(column.most > column.least ? (value - column.least) / (column.most - column.least) : 0);
-  }
+  const colourAt = (column, i) => nodeView.colourAt(column, column.values[i], data.palette, colourOf("--line"));
   function resize() {
     width = canvas.clientWidth;
     height = Math.round(width / Math.min(Math.max(data.aspect || 1.15, 0.7), 2.5));
@@ -135,22 +109,8 @@
     return cache[i];
   }
   function drawLegend() {
-    const legend = byId("legend"), column = columns[colouring];
-    legend.textContent = "";
-    const entry = (colour, text) => {
-      const span = document.createElement("span"), box = document.createElement("i");
-      box.style.background = colour;
-      span.append(box, text);
-      legend.append(span);
-    };
-    if (column.labels) column.labels.slice(0, 24).forEach((label, i) => entry(coloursOf(column)[i % coloursOf(column).length], label));
-    else {
-      const bar = document.createElement("i");
-      bar.className = "ramp";
-      bar.style.background = "linear-gradient(90deg," + [0, 0.25, 0.5, 0.75, 1].map(rampAt).join(",") + ")";
-      legend.append(column.least.toFixed(column.digits), bar, column.most.toFixed(column.digits));
-    }
-    if (column.values.includes(MISSING)) entry(colourOf("--line"), "unknown");
+    const column = columns[colouring];
+    nodeView.drawLegend(byId("legend"), column, data.palette, colourOf("--line"));
     canvas.setAttribute("aria-label", "Map of nodes, coloured by " + column.title);
   }
   function nearest(x, y, allowed) {
@@ -219,22 +179,14 @@
       row.append(term, text);
       facts.append(row);
     }
-    byId("panel-words").textContent = wordsOf(i);
+    byId("panel-words").textContent = nodeView.wordsOf(columns, (key) => columns[key].values[i]);
     drawNeighbours(i);
     drawNodeCharts();
-  }
-  // What matters most, in front of the whole list: what the node is, what was predicted, and whether that is right.
-  function wordsOf(i) {
-    const known = valueOf(columns.class, i) !== null, part = valueOf(columns.part, i);
-    const kind = part === null ? "" : columns.part.labels[part] + " node";
-    if (!columns.correct) return [known ? "Value " + textOf(columns.class, i) : "No known value", "predicted " + textOf(columns.prediction, i), kind].filter(Boolean).join(" · ");
-    const right = known ? textOf(columns.correct, i) : "";
-    return [known ? "Class " + textOf(columns.class, i) : "No known class", "predicted " + textOf(columns.prediction, i), right, kind].filter(Boolean).join(" · ");
   }
   function drawNeighbours(i) {
     const place = byId("panel-neighbours"), degree = valueOf(columns.degree, i), known = around.counts[i];
     place.textContent = "";
-    byId("panel-neighbours-title").textContent = degree === 0 ? "No neighbours" : known < degree ? "Neighbours (" + known + " of " + degree.toFixed(0) + ")" : "Neighbours";
+    byId("panel-neighbours-title").textContent = nodeView.neighboursTitle(known, degree);
     for (let j = around.starts[i]; j < around.starts[i] + known; j++) {
       const row = rowByNumber.get(around.nodes[j]), button = document.createElement("button");
       button.type = "button";
@@ -254,7 +206,7 @@
   function drawNodeCharts() {
     if (!filters || chosen < 0) return;
     const head = Number(byId("head").value), alpha = coefficientsOf(chosen, head);
-    const response = filters.lam.map((_, l) => alpha.reduce((sum, a, k) => sum + a * filters.tokens[k][l], 0));
+    const response = nodeView.responseOf(alpha, filters.tokens);
     const cluster = columns.cluster.values[chosen], mean = shownLayer().mean[cluster][head], spread = shownLayer().spread[cluster][head];
     const colour = data.palette[cluster % data.palette.length], axes = { margin: { l: 56, r: 12, t: 36, b: 46 }, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 } };
     Plotly.react("node-filter", [
@@ -264,7 +216,7 @@
     ], dressed({ ...axes, xaxis: { title: { text: "frequency λ" } }, yaxis: { title: { text: "response h(λ)" }, automargin: true, rangemode: "tozero" } }), config);
     Plotly.react("node-coefficients", [{ type: "bar", x: alpha.map((_, k) => k), y: alpha, marker: { color: data.palette[0] }, name: "α" }],
       dressed({ ...axes, margin: { l: 56, r: 12, t: 10, b: 46 }, xaxis: { title: { text: "order k" }, dtick: alpha.length > 12 ? 2 : 1 }, yaxis: { title: { text: "coefficient α_k" }, automargin: true } }), config);
-    byId("coefficients-text").textContent = "α: " + alpha.map((a) => a.toFixed(4)).join(", ");
+    byId("coefficients-text").textContent = nodeView.coefficientWords(alpha);
   }
 
   // ---- controls ----
@@ -280,8 +232,7 @@
   });
   if (filters) {
     const heads = byId("head");
-    if (filters.heads > 1) heads.add(new Option("mean of heads", "0"));
-    for (let h = 1; h <= filters.heads; h++) heads.add(new Option(filters.heads > 1 ? "head " + h : "the only head", String(h)));
+    nodeView.headOptions(heads, filters.heads);
     heads.addEventListener("change", drawNodeCharts);
     const layers = byId("layer");
     filters.layers.forEach((_, l) => layers.add(new Option("stage " + (l + 1), String(l))));

@@ -6,14 +6,6 @@ lies under ``/explorer/static/`` hold no data and are shown to everybody.
 
 from __future__ import annotations
 
-from starlette.routing import BaseRoute
-
-from polyformer.server.limits import Limits
-from polyformer.server.service import Service
+from polyformer.server.explorer.routes import routes
 
 __all__ = ["routes"]
-
-
-def routes(service: Service, limits: Limits) -> list[BaseRoute]:
-    """The routes of the explorer, all under ``/explorer``."""
-    return []
