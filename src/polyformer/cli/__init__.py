@@ -62,7 +62,19 @@ for verb in (
     app.command()(verb)
 app.command("import")(import_command)
 
-_READING = ("train", "predict", "report", "compare", "filters", "tokens", "tune", "import", "verify")
+_READING = (
+    "train",
+    "predict",
+    "report",
+    "compare",
+    "filters",
+    "export",
+    "tokens",
+    "update",
+    "tune",
+    "import",
+    "verify",
+)
 """Verbs that map files into memory."""
 
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,8 +46,8 @@ class Table:
     def names(self) -> list[str]:
         """The column names; refuses a name that occurs twice."""
         names: list[str] = self.schema.names
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(names).items():
+            if count > 1:
                 raise InvalidData(f"'{self.name}' has more than one column '{name}'. Rename one of them.")
         return names
 

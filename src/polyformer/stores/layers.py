@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from polyformer.errors import FileCorrupt
-from polyformer.files import open_regular, parse_json, reading, reporting_io_errors
+from polyformer.files import open_in_place, open_regular, reading, reporting_io_errors
+from polyformer.stores.log_checks import check_tail, parse_header
 
 __all__ = ["LOG", "Layer", "TokenLayers", "append_layer", "layer_pieces", "read_layers"]
 
@@ -56,10 +57,15 @@ class Layer:
     begin: int = 0
 
 
-def read_layers(path: Path, row_shape: tuple[int, int], dtype: np.dtype[Any]) -> tuple[list[Layer], np.ndarray]:
+def read_layers(
+    path: Path, row_shape: tuple[int, int], dtype: np.dtype[Any], *, whole: bool = False
+) -> tuple[list[Layer], np.ndarray]:
     """The whole records of a log, memory-mapped, and the bytes that they take; none where there is no log.
 
     Only the last record can be half written, so it alone is hashed whole.
+
+    Args:
+        whole: hash every record; one that is damaged is refused.
     """
     if not path.exists():
         return [], np.empty(0, np.uint8)
@@ -75,10 +81,11 @@ def read_layers(path: Path, row_shape: tuple[int, int], dtype: np.dtype[Any]) ->
         if following > len(content) or _header_bytes_of(header, row_shape, dtype) != header["payload_bytes"]:
             break
         last = _header(content, following, path) is None
-        if last and zlib.crc32(memoryview(content)[begin:end]) != header["payload_hash"]:
+        if (last or whole) and zlib.crc32(memoryview(content)[begin:end]) != header["payload_hash"]:
             break
         layers.append(_layer(content, begin, header, row_shape, dtype))
         at = following
+    check_tail(content, at, _MAGIC, lambda place: _header(content, place, path) is not None, path)
     return layers, np.frombuffer(content, np.uint8, at)
 
 
@@ -90,8 +97,7 @@ def _header(content: Any, at: int, path: Path) -> dict[str, Any] | None:
     text = bytes(content[at + _HEAD.size : at + _HEAD.size + size])
     if magic != _MAGIC or len(text) < size or zlib.crc32(text) != expected:
         return None
-    header: dict[str, Any] = parse_json(text, path)
-    return header | {"header_bytes": size}
+    return parse_header(text, path) | {"header_bytes": size}
 
 
 def _header_bytes_of(header: dict[str, Any], row_shape: tuple[int, int], dtype: np.dtype[Any]) -> int:
@@ -147,7 +153,7 @@ def append_layer(path: Path, layer: Layer, end: int) -> None:
 
     What stands behind ``end`` was left by a process that was killed. If writing fails the log is as it was before.
     """
-    with reporting_io_errors("changed tokens", path), path.open("ab" if not path.exists() else "r+b", 0) as file:
+    with reporting_io_errors("changed tokens", path), open_in_place(path, 0) as file:
         file.truncate(end)
         file.seek(end)
         try:
