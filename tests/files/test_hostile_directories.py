@@ -7,6 +7,8 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -150,6 +152,14 @@ def test_names_of_many_columns_are_compared_once(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(",".join(f"c{i}" for i in range(count)) + ",c7\n" + "1," * count + "1\n")
     with pytest.raises(InvalidData, match="more than one column 'c7'"):
         _ = open_table(tmp_path / "t.csv").names
+
+
+def test_a_table_that_repeats_one_row_for_ever_is_refused(tmp_path: Path) -> None:
+    """Parquet keeps a row that repeats once: 20,000,000 edges in a file of 135 kB."""
+    zeros = pa.array(np.zeros(20_000_000, np.int32))
+    pq.write_table(pa.table({"source": zeros, "target": zeros}), tmp_path / "edges.parquet")
+    with pytest.raises(InvalidData, match="claims 20,000,000 rows"):
+        open_source(tmp_path / "edges.parquet")
 
 
 def test_a_log_that_claims_rows_outside_the_tokens_is_refused(changed: Path) -> None:

@@ -65,13 +65,18 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
-    """A time limit for one input, in the main thread."""
+    """A time limit for one input, in the main thread. A process that was paused meanwhile gets its time again."""
+    alarms = 0
 
     def stop(*_: object) -> None:
-        raise _Hang
+        nonlocal alarms
+        alarms += 1
+        if alarms == 2:
+            raise _Hang
+        signal.alarm(SECONDS_FOR_ONE // 2)
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS_FOR_ONE)
+    signal.alarm(SECONDS_FOR_ONE // 2)
     try:
         yield
     finally:

@@ -18,6 +18,7 @@ from polyformer.errors import DataNotFound, InvalidData
 from polyformer.files import reading
 from polyformer.importing.csv_layout import CSV_BLOCK, CsvLayout
 from polyformer.importing.rows import CSV_ENDINGS
+from polyformer.limits import check_claimed_rows
 
 __all__ = ["PARQUET_ENDINGS", "Table", "open_table"]
 
@@ -93,6 +94,7 @@ class ParquetTable(Table):
                 missing = [column for column in columns if column not in file.schema_arrow.names]
                 if missing:
                     raise InvalidData(f"'{path}' has no column '{missing[0]}', but '{self.paths[0]}' has.")
+                check_claimed_rows(file.metadata.num_rows, path.stat().st_size, str(path))
                 for batch in file.iter_batches(BATCH_ROWS, columns=list(columns)):
                     yield batch.select(list(columns))
 
