@@ -42,7 +42,6 @@ def _cases(moments: dict[str, Moments], group: str, wanted: int) -> list[Case]:
         if kind not in on_disk:
             for name in moments:
                 cases += _evenly([(name, kind, after) for after in range(moments[name].memory)], share)
-    random.Random(0).shuffle(cases)
     return cases
 
 
@@ -51,6 +50,15 @@ def _evenly(cases: list[Case], wanted: int) -> list[Case]:
     if len(cases) <= wanted:
         return cases
     return [cases[i * len(cases) // wanted] for i in range(wanted)]
+
+
+def _all_cases(moments: dict[str, Moments], options: argparse.Namespace) -> list[Case]:
+    """The cases of all groups in a random order, the same in every run."""
+    cases = [
+        case for group in ("kills", "errors", "allocations") for case in _cases(moments, group, vars(options)[group])
+    ]
+    random.Random(0).shuffle(cases)
+    return cases
 
 
 def _disturb(case: Case, place: str, expected: str) -> Outcome:
@@ -62,37 +70,39 @@ def _run(options: argparse.Namespace, place: str) -> dict[str, Any]:
     moments = {name: warm_up(name, Path(place) / name) for name in options.works}
     for name, about in moments.items():
         _say(f"{name}: {about.disk} operations of the disk, {about.memory} allocations of {LEAST_BYTES} bytes or more")
-    deadline, began = time.monotonic() + options.seconds, time.monotonic()
-    counts: dict[str, Counter[str]] = {}
-    wrong: list[str] = []
-    done = 0
-    cases = [
-        case for group in ("kills", "errors", "allocations") for case in _cases(moments, group, vars(options)[group])
-    ]
+    log = options.log or Path(place) / "log.jsonl"
+    log.touch()
+    known = {tuple(json.loads(line)[:3]) for line in log.read_text().splitlines()}
+    cases = [case for case in _all_cases(moments, options) if case not in known]
+    _say(f"{len(known):,} disturbances are in the log, {len(cases):,} are to come")
     gc.freeze()  # children that collect garbage then copy fewer pages
-    context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(options.workers, mp_context=context) as pool:
+    context, deadline = multiprocessing.get_context("fork"), time.monotonic() + options.seconds
+    with ProcessPoolExecutor(options.workers, mp_context=context) as pool, log.open("a") as file:
         tasks = [(case, pool.submit(_disturb, case, place, moments[case[0]].expected)) for case in cases]
-        for (name, kind, after), task in tasks:
+        for case, task in tasks:
             if time.monotonic() > deadline:
                 task.cancel()
             if task.cancelled():
                 continue
             outcome = task.result()
-            done += 1
-            if done % 200 == 0:
-                _say(f"{done:,} of {len(cases):,} disturbances, {len(wrong)} wrong")
-            count = counts.setdefault(KINDS[kind].group, Counter())
-            count.update([name, kind, outcome.end])
+            file.write(json.dumps([*case, outcome.end, outcome.fault]) + "\n")
+            file.flush()
             if outcome.fault:
-                wrong.append(f"{name}, {kind} after {after} operations: {outcome.fault}")
-                _say(wrong[-1])
+                _say(f"{case}: {outcome.fault}")
+    return _summary([json.loads(line) for line in log.read_text().splitlines()], moments)
+
+
+def _summary(lines: list[list[Any]], moments: dict[str, Moments]) -> dict[str, Any]:
+    counts: dict[str, Counter[str]] = {"kills": Counter(), "errors": Counter(), "allocations": Counter()}
+    for name, kind, _, end, _ in lines:
+        counts[KINDS[kind].group].update([name, kind, end])
     return {
         "disturbances": {group: sum(count[kind] for kind in KINDS) for group, count in counts.items()},
         "counts": counts,
         "moments": {name: {"disk": about.disk, "memory": about.memory} for name, about in moments.items()},
-        "wrong": wrong,
-        "minutes": round((time.monotonic() - began) / 60, 1),
+        "wrong": [
+            f"{name}, {kind} after {after} operations: {fault}" for name, kind, after, _, fault in lines if fault
+        ],
     }
 
 
@@ -104,6 +114,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=7200.0)
     parser.add_argument("--workers", type=int, default=2, help="processes that disturb at a time")
     parser.add_argument("--works", nargs="*", default=list(WORKS), choices=list(WORKS))
+    parser.add_argument(
+        "--log", type=Path, default=None, help="a file of outcomes; what stands in it is not done again"
+    )
     parser.add_argument("--record", type=Path, default=None, help="a JSON file for the counts")
     options = parser.parse_args()
     if not is_loaded():
@@ -114,7 +127,7 @@ def main() -> int:
         record = _run(options, place)
     for group, count in record["counts"].items():
         _say(f"{group}: {dict(count)}")
-    _say(f"{record['disturbances']}; {len(record['wrong'])} wrong; {record['minutes']} min")
+    _say(f"{record['disturbances']}; {len(record['wrong'])} wrong")
     if options.record is not None:
         options.record.write_text(json.dumps(record, indent=2) + "\n")
     return 1 if record["wrong"] else 0
