@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import zipfile
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import polyformer as pf
+from polyformer.cli import main
 from polyformer.errors import FileCorrupt, InvalidData, WriteFailed
 from polyformer.experiments.plan import Plan
 from polyformer.files import open_in_place, read_npz
@@ -144,6 +146,26 @@ def test_a_split_is_a_list_of_node_ids(nodes: np.ndarray) -> None:
 def test_a_plan_that_is_nested_deep_is_refused() -> None:
     with pytest.raises(FileCorrupt, match="is not TOML"):
         Plan.parse("deep", "a=" + "[" * 100_000)
+
+
+def test_a_sentence_does_not_repeat_a_long_cell() -> None:
+    sentence = str(InvalidData(f"The cell '{'9' * 60_000}' is no number. Correct it."))
+    assert len(sentence) < 2100
+    assert sentence.endswith("Correct it.")
+
+
+def test_an_error_of_the_system_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A report makes a temporary folder, which a failing disk refuses."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error", "place")
+
+    monkeypatch.setattr("polyformer.verification.verify_directory", refuse)
+    with pytest.raises(SystemExit):
+        main(["verify", str(tmp_path)])
+    assert capsys.readouterr().err.startswith("polyformer: The system refused 'place': Input/output error.")
 
 
 def test_names_of_many_columns_are_compared_once(tmp_path: Path) -> None:
