@@ -43,10 +43,10 @@ coverage: install-dev browser
 fuzz: install-dev
 	$(BIN)/python -m tests.fuzz --seconds $(or $(FUZZ_SECONDS),3600) --keep /tmp/polyformer-fuzz
 
-# A thousand kills and a thousand failing operations of the disk, at every moment of every work.
+# A thousand kills and a thousand injected errors, of the disk and of allocations, at every moment of every work.
 crash: install-dev
 	cc -shared -fPIC -O1 -o $(VENV)/crash-layer.so tests/crash/layer.c -ldl
-	OMP_NUM_THREADS=1 LD_PRELOAD=$(CURDIR)/$(VENV)/crash-layer.so $(BIN)/python -m tests.crash --kills 1000 --errors 1000
+	OMP_NUM_THREADS=1 LD_PRELOAD=$(CURDIR)/$(VENV)/crash-layer.so $(BIN)/python -m tests.crash --kills 1000 --errors 600 --allocations 400
 
 # The tests of the kernels with the address and the undefined-behaviour sanitizer.
 sanitize: install-dev

@@ -32,10 +32,19 @@ __all__ = [
 ]
 
 
+_LONGEST_SENTENCE = 2000
+
+
 class PolyformerError(Exception):
     """Base of all errors raised on purpose. ``exit_code`` is what the command line returns for it."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        """The sentence; the middle of a long one is left out, as it repeats a cell or a name of a file."""
+        text = super().__str__()
+        half = _LONGEST_SENTENCE // 2
+        return text if len(text) <= _LONGEST_SENTENCE else f"{text[:half]} … {text[-half:]}"
 
 
 class InvalidParameter(PolyformerError, ValueError):

@@ -184,7 +184,7 @@ class Graph:
     @cached_property
     def history(self) -> tuple[GraphChange, ...]:
         """The last changes that led to this graph, oldest first: what tokens of an earlier version follow."""
-        return () if self.directory is None else Journal(self.directory, self.version).changes()
+        return () if self.directory is None else Journal(self.directory, self.version).changes(self.num_nodes)
 
     @cached_property
     def longest_row(self) -> int:

@@ -50,11 +50,11 @@ def to_numpy(values: Any, name: str) -> np.ndarray:
 
 def _from_tensor(tensor: Any, name: str) -> np.ndarray:
     """A dense torch tensor as an array; bfloat16, which numpy lacks, becomes float32."""
-    plain = tensor.detach().cpu()
     try:
+        plain = tensor.detach().cpu()
         return np.asarray((plain.float() if str(plain.dtype) == "torch.bfloat16" else plain).numpy())
-    except (TypeError, RuntimeError):
-        kind = f"{tensor.dtype} of layout {tensor.layout}"
+    except (TypeError, RuntimeError):  # also NotImplementedError, of a tensor without numbers, on the device "meta"
+        kind = f"{tensor.dtype} of layout {tensor.layout} on {tensor.device}"
         raise InvalidData(f"'{name}' must be a dense tensor of plain numbers. Got {kind}. Convert it first.") from None
 
 
@@ -241,7 +241,6 @@ def pyg_weights(edge_weight: Any, edge_attr: Any) -> tuple[Any, str]:
 
 def check_csr(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None, features: Features | None) -> None:
     """Refuse arrays that would break the memory safety of the native kernel or make tokens infinite."""
-    num_nodes = len(indptr) - 1
     if (
         indptr.dtype != np.int64
         or indices.dtype != np.int32
@@ -250,8 +249,10 @@ def check_csr(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | Non
         or len(indptr) < 2
     ):
         raise InvalidData(
-            f"A CSR pattern needs int64 row pointers and int32 columns. Got {indptr.dtype} and {indices.dtype}."
+            f"A CSR pattern needs int64 row pointers and int32 columns, one list of each. Got {indptr.dtype} "
+            f"{indptr.shape} and {indices.dtype} {indices.shape}."
         )
+    num_nodes = len(indptr) - 1
     if not (indptr.flags.c_contiguous and indices.flags.c_contiguous):
         raise InvalidData("The arrays of a CSR pattern must be contiguous. Got strided ones. Copy them first.")
     if not _rises(indptr, len(indices)):

@@ -20,6 +20,7 @@ __all__ = [
     "MOST_WHOLE",
     "array_bytes",
     "check_claimed_nodes",
+    "check_claimed_rows",
     "check_fits",
     "check_node_count",
     "check_size",
@@ -107,6 +108,19 @@ def check_node_count(count: int, source: str = "") -> int:
         place = f" in '{source}'" if source else ""
         raise InvalidData(f"A graph can have 1 to 2^31 - 1 nodes. Got {count}{place}. Correct the number.")
     return count
+
+
+def check_claimed_rows(count: int, source_bytes: int, source: str) -> None:
+    """Refuse a table whose rows are out of proportion to its file: Parquet writes a row that repeats for ever once.
+
+    Up to 16,777,216 rows are taken on trust; beyond that, 64 for every byte of the file.
+    """
+    most = max(_FREE_NODES, _NODES_PER_BYTE * source_bytes)
+    if count > most:
+        raise InvalidData(
+            f"'{source}' claims {count:,} rows, and its {source_bytes:,} bytes can tell few of them apart. At most "
+            f"{most:,} rows are believed. Write each row once."
+        )
 
 
 def check_claimed_nodes(count: int, source_bytes: int, source: str) -> int:

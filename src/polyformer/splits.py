@@ -54,6 +54,8 @@ class Split:
         num_nodes = len(labels)
         labelled = has_label(labels)
         for name, nodes in (("train", self.train), ("val", self.val), ("test", self.test)):
+            if nodes.ndim != 1 or nodes.dtype.kind not in "iu":
+                raise InvalidData(f"The {name} nodes must be a list of node ids. Got {nodes.dtype} {nodes.shape}.")
             wrong = nodes[(nodes < 0) | (nodes >= num_nodes)]
             if len(wrong):
                 raise InvalidData(f"The {name} nodes must lie in 0..{num_nodes - 1}. Got {int(wrong[0])}.")
@@ -65,8 +67,8 @@ class Split:
         if len(self.train) == 0:
             raise InvalidData("The split has no training nodes. Label some nodes for training.")
         if self.fit:
-            assert np.array_equal(self.train, self.val)
-            assert np.array_equal(self.train, self.test)
+            if not np.array_equal(self.train, self.val) or not np.array_equal(self.train, self.test):
+                raise InvalidData("The three parts of a split that asks how well a model fits must be the same nodes.")
             return
         nodes, counts = np.unique(np.concatenate([self.train, self.val, self.test]), return_counts=True)
         if (counts > 1).any():

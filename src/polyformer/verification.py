@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from polyformer.errors import DataNotFound, FileCorrupt
-from polyformer.files import check_sealed, parse_json, read_json, read_small
+from polyformer.files import parse_json, read_json, read_small
 from polyformer.files.data_schemas import TOKEN_MANIFEST
 from polyformer.files.run_names import CONFIG, LABELS, WEIGHTS
 from polyformer.graph import Graph
@@ -53,12 +53,14 @@ def _read_data(folder: Path) -> Iterator[str]:
         raise FileCorrupt(f"'{path}' cannot be read ({error}). Restore it from a copy or make it again.") from None
     if isinstance(content, dict) and content.get("kind") == "tokens":
         manifest = read_json(path, TOKEN_MANIFEST)
-        check_sealed(folder, manifest.get("files", {}), whole=True)
-        tokens = StoredTokens(folder)
+        tokens = StoredTokens(folder, verify=True)
         _ = tokens.recurrence
         yield _sentence(f"'{folder}' holds the tokens of {len(tokens):,} nodes.", manifest)
+        if tokens.log_path.exists() and tokens.log_path.stat().st_size > tokens.log_bytes:
+            yield f"The last change in '{tokens.log_path}' is left out, as it is unfinished or damaged: update again."
         return
     graph = Graph.load(folder, verify=True)
+    _ = graph.history
     task = Task.load(folder)
     parts = "a graph" if not len(task.splits) and task.ids is None else "a graph, its labels, splits and ids"
     yield _sentence(f"'{folder}' holds {parts}: {graph.num_nodes:,} nodes, {graph.num_edges:,} edges.", content)

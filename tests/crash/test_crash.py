@@ -25,6 +25,7 @@ def test_a_sample_of_disturbances_leaves_everything_whole(tmp_path: Path) -> Non
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    command = [sys.executable, "-m", "tests.crash", "--kills", "12", "--errors", "12", "--seconds", "40"]
+    command = [sys.executable, "-m", "tests.crash", "--kills", "12", "--errors", "10"]
+    command += ["--allocations", "10", "--seconds", "60"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=HERE.parents[1])
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -1,7 +1,12 @@
-"""The works that are disturbed: what each makes, how it is seen to be whole, and how it is taken up again."""
+"""The works that are disturbed: what each makes, how it is seen to be whole, and how it is taken up again.
+
+Every work but one is a command as a user types it, so that a failure must end in a sentence.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -11,18 +16,21 @@ from pathlib import Path
 import numpy as np
 
 import polyformer as pf
-from polyformer.importing import import_graph
-from polyformer.runs.execution import execute_run
-from polyformer.runs.request import RunRequest
+from polyformer.cli import main
+from polyformer.graph import Graph
 from polyformer.splits import Split
 from polyformer.tasks import Task
-from polyformer.tokens import write_tokens
+from polyformer.tokens import open_tokens
 from polyformer.verification import verify_directory
-from tests.cli.test_cli import run
 
-__all__ = ["WORKS", "Work"]
+__all__ = ["WORKS", "Refused", "Work", "fresh", "train_small"]
 
-SETTINGS = {"order": 2, "hidden_channels": 8, "heads": 2, "num_layers": 1, "epochs": 3, "patience": 3}
+_SIZES = {"order": 2, "hidden_channels": 8, "heads": 2, "num_layers": 1, "epochs": 3, "patience": 3}
+SETTINGS = [f"--set={name}={value}" for name, value in _SIZES.items()]
+
+
+class Refused(Exception):
+    """A command that ended in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,20 @@ class Work:
     prepare: Callable[[Path], None]
     do: Callable[[Path], None]
     whole: Callable[[Path], str]
+
+
+def command(*arguments: object) -> None:
+    """Run a command; a failure must be a sentence."""
+    printed = io.StringIO()
+    with contextlib.redirect_stderr(printed), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as ended:
+            code = ended.code
+    if code:
+        assert "polyformer: " in printed.getvalue(), f"no sentence: {printed.getvalue()}"
+        assert "Unexpected" not in printed.getvalue(), printed.getvalue()
+        raise Refused(printed.getvalue())
 
 
 def _task() -> Task:
@@ -64,7 +86,7 @@ def _directory(folder: Path) -> str:
 
 def _import(folder: Path) -> None:
     if not _directory(folder):
-        import_graph(folder / "in", folder / "out")
+        command("import", folder / "in", folder / "out", "--json")
 
 
 def _save(folder: Path) -> None:
@@ -72,17 +94,25 @@ def _save(folder: Path) -> None:
         _task().save(folder / "out")
 
 
+def _save_graph(folder: Path) -> None:
+    _task().save(folder / "graph")
+
+
 def _tokens(basis: str, engine: str) -> Callable[[Path], None]:
     def do(folder: Path) -> None:
         if not _directory(folder):
-            write_tokens(_task().graph, folder / "out", basis, 2, engine=engine)
+            place = ("--out", folder / "out", "--basis", basis, "--order", 2, "--engine", engine)
+            command("tokens", folder / "graph", *place)
 
     return do
 
 
 def _train(folder: Path) -> None:
-    out, request = folder / "out", RunRequest(data=str(folder / "graph"), settings=dict(SETTINGS), memory=1 << 30)
-    execute_run(request, out, resume=(out / "config.json").exists())
+    out = folder / "out"
+    if (out / "config.json").exists():
+        command("train", "--resume", "--out", out, "--no-report")
+    else:
+        command("train", folder / "graph", "--out", out, "--no-report", *SETTINGS)
 
 
 def _run(folder: Path) -> str:
@@ -97,22 +127,25 @@ def _run(folder: Path) -> str:
     return f"{scores} {(out / 'model.safetensors').read_bytes()!r}"
 
 
-def _trained(folder: Path) -> None:
-    _task().save(folder / "graph")
+def train_small(folder: Path) -> None:
+    """A graph directory ``graph`` and a run ``run`` on it."""
+    _save_graph(folder)
     _train(folder)
     (folder / "out").rename(folder / "run")
+
+
+def _trained(folder: Path) -> None:
+    train_small(folder)
     (folder / "p.csv").write_text("old")
     (folder / "r.html").write_text("old")
 
 
 def _predict(folder: Path) -> None:
-    if run("predict", folder / "run", "--out", folder / "p.csv"):
-        raise SystemExit(10)
+    command("predict", folder / "run", "--out", folder / "p.csv")
 
 
 def _report(folder: Path) -> None:
-    if run("report", folder / "run", "--out", folder / "r.html"):
-        raise SystemExit(10)
+    command("report", folder / "run", "--out", folder / "r.html")
 
 
 def _file(name: str, end: str) -> Callable[[Path], str]:
@@ -126,13 +159,57 @@ def _file(name: str, end: str) -> Callable[[Path], str]:
     return whole
 
 
+def _changes(folder: Path) -> None:
+    """A graph with one change and tokens that know it, and tables of a second change."""
+    _save_graph(folder)
+    command("tokens", folder / "graph", "--out", folder / "tokens", "--order", 2)
+    for number in (1, 2):
+        place = folder / f"changes{number}"
+        place.mkdir()
+        (place / "nodes.csv").write_text(f"action,id\nremove,{100 + number}\n")
+        (place / "edges.csv").write_text(f"action,source,target\nadd,{110 + number},{120 + number}\n")
+    command("update", folder / "graph", folder / "changes1")
+    command("tokens", folder / "graph", "--update", folder / "tokens")
+
+
+def _update(folder: Path) -> None:
+    if Graph.load(folder / "graph").version < 2:
+        command("update", folder / "graph", folder / "changes2")
+
+
+def _updated(folder: Path) -> str:
+    verify_directory(folder / "graph")
+    graph = Graph.load(folder / "graph", verify=True)
+    _ = graph.history
+    return "" if graph.version < 2 else graph.fingerprint
+
+
+def _changed(folder: Path) -> None:
+    _changes(folder)
+    _update(folder)
+
+
+def _update_tokens(folder: Path) -> None:
+    command("tokens", folder / "graph", "--update", folder / "tokens")
+
+
+def _updated_tokens(folder: Path) -> str:
+    verify_directory(folder / "tokens")
+    stored, graph = open_tokens(folder / "tokens"), Graph.load(folder / "graph")
+    if stored.manifest["graph"].partition("+")[0] != graph.fingerprint:  # behind the sign stands the scaling
+        return ""
+    return str(stored[:].numpy().round(5).tolist())
+
+
 WORKS: dict[str, Work] = {
     "import": Work(_tables, _import, _directory),
     "save": Work(lambda folder: None, _save, _directory),
-    "tokens in memory": Work(lambda folder: None, _tokens("chebyshev", "memory"), _directory),
-    "tokens on disk": Work(lambda folder: None, _tokens("chebyshev", "disk"), _directory),
-    "optimal tokens": Work(lambda folder: None, _tokens("optimal", "disk"), _directory),
-    "train": Work(lambda folder: _task().save(folder / "graph"), _train, _run),
+    "tokens in memory": Work(_save_graph, _tokens("chebyshev", "memory"), _directory),
+    "tokens on disk": Work(_save_graph, _tokens("chebyshev", "disk"), _directory),
+    "optimal tokens": Work(_save_graph, _tokens("optimal", "disk"), _directory),
+    "train": Work(_save_graph, _train, _run),
+    "update": Work(_changes, _update, _updated),
+    "update of tokens": Work(_changed, _update_tokens, _updated_tokens),
     "predict": Work(_trained, _predict, _file("p.csv", "")),
     "report": Work(_trained, _report, _file("r.html", "</html>")),
 }

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import json
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from tests.fuzz.fuzzer import fuzz
 from tests.fuzz.readers import READERS
@@ -22,18 +25,43 @@ def _say(text: str) -> None:
 
 
 def _work(options: argparse.Namespace) -> int:
-    """Fuzz the named readers in this process."""
+    """Fuzz the named readers in this process; prints a line of JSON for each."""
     faulthandler.enable()
-    found, share = 0, options.seconds / len(options.readers)
-    for name in options.readers:
-        _say(f"begin {name}")
+    found, deadline = 0, time.monotonic() + options.seconds
+    for place, name in enumerate(options.readers):
+        _say(json.dumps({"begin": name}))
+        share = (deadline - time.monotonic()) / (len(options.readers) - place)
         tally = fuzz([name], range(options.first, options.first + options.inputs), share, options.keep)
-        count, refused = tally.inputs[name], tally.refused[name]
-        _say(f"{name}: {count:,} inputs, {refused:,} refused, {len(tally.findings)} findings")
-        for finding in tally.findings[:20]:
-            _say(f"  {finding}")
+        about = {"reader": name, "inputs": tally.inputs[name], "refused": tally.refused[name], "kinds": tally.kinds}
+        _say(json.dumps(about | {"findings": [str(finding) for finding in tally.findings]}))
         found += len(tally.findings)
     return 1 if found else 0
+
+
+def _collect(text: str, code: int) -> list[dict[str, Any]]:
+    """What a process said of its readers; a reader in which it died has that as its finding."""
+    lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    results = [line for line in lines if "reader" in line]
+    if code not in (0, 1):
+        last = lines[-1].get("begin", "the first reader") if lines else "the first reader"
+        finding = f"{last}: the process ended with code {code}"
+        results.append({"reader": last, "inputs": 0, "refused": 0, "kinds": {}, "findings": [finding]})
+    return results
+
+
+def _summary(results: list[dict[str, Any]], options: argparse.Namespace, minutes: float) -> dict[str, Any]:
+    kinds: Counter[str] = Counter()
+    for result in results:
+        kinds.update(result["kinds"])
+    return {
+        "inputs": sum(result["inputs"] for result in results),
+        "refused": sum(result["refused"] for result in results),
+        "findings": [finding for result in results for finding in result["findings"]],
+        "first seed": options.first,
+        "minutes": round(minutes, 1),
+        "readers": {result["reader"]: [result["inputs"], result["refused"]] for result in results},
+        "kinds of mutation": dict(sorted(kinds.items())),
+    }
 
 
 def main() -> int:
@@ -44,6 +72,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--workers", type=int, default=2, help="processes; 0 works in this one")
     parser.add_argument("--keep", type=Path, default=None, help="a folder for inputs that are findings")
+    parser.add_argument("--record", type=Path, default=None, help="a JSON file for the counts")
     options = parser.parse_args()
     if options.workers == 0:
         return _work(options)
@@ -56,18 +85,19 @@ def main() -> int:
         for part in parts
         if part
     ]
-    inputs, failed = 0, 0
-    for child in children:
-        text = child.communicate()[0]
-        lines = [line for line in text.splitlines() if not line.startswith("begin ")]
-        inputs += sum(int(line.split(": ")[1].split()[0].replace(",", "")) for line in lines if " inputs, " in line)
-        _say("\n".join(lines))
-        if child.returncode not in (0, 1):
-            last = [line for line in text.splitlines() if line.startswith("begin ")][-1]
-            _say(f"  the process ended with code {child.returncode} after: {last}")
-        failed += child.returncode != 0
-    _say(f"{inputs:,} inputs of {len(options.readers)} readers in {(time.monotonic() - began) / 60:.0f} min")
-    return 1 if failed else 0
+    results = [result for child in children for result in _collect(child.communicate()[0], child.returncode)]
+    summary = _summary(results, options, (time.monotonic() - began) / 60)
+    for name, (inputs, refused) in summary["readers"].items():
+        _say(f"{name}: {inputs:,} inputs, {refused:,} refused")
+    for kind, count in summary["kinds of mutation"].items():
+        _say(f"{kind}: {count:,} times")
+    for finding in summary["findings"]:
+        _say(f"finding: {finding}")
+    minutes, findings = summary["minutes"], len(summary["findings"])
+    _say(f"{summary['inputs']:,} inputs of {len(results)} readers in {minutes:.0f} min, {findings} findings")
+    if options.record is not None:
+        options.record.write_text(json.dumps(summary, indent=2) + "\n")
+    return 1 if summary["findings"] else 0
 
 
 if __name__ == "__main__":

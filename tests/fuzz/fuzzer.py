@@ -45,10 +45,11 @@ class Finding:
 
 @dataclass
 class Tally:
-    """How inputs ended, by reader."""
+    """How inputs ended, by reader; and how often each kind of change was made."""
 
     inputs: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -56,15 +57,26 @@ class _Hang(Exception):
     """A reader took too long."""
 
 
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder for the inputs, in memory where that can be had: a flush to the disk costs more than a reader."""
+    memory = Path("/dev/shm")
+    return tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory if os.access(memory, os.W_OK) else None)
+
+
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
-    """A time limit for one input, in the main thread."""
+    """A time limit for one input, in the main thread. A process that was paused meanwhile gets its time again."""
+    alarms = 0
 
     def stop(*_: object) -> None:
-        raise _Hang
+        nonlocal alarms
+        alarms += 1
+        if alarms == 2:
+            raise _Hang
+        signal.alarm(SECONDS_FOR_ONE // 2)
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS_FOR_ONE)
+    signal.alarm(SECONDS_FOR_ONE // 2)
     try:
         yield
     finally:
@@ -120,7 +132,7 @@ def fuzz(names: list[str], seeds: range, seconds: float = float("inf"), keep: Pa
         keep: where inputs that were findings are kept; nowhere by default.
     """
     tally, deadline = Tally(), time.monotonic() + seconds
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as place, _limited_memory():
+    with _folder() as place, _limited_memory():
         for name in names:
             reader, good, work = READERS[name], Path(place) / "good" / name, Path(place) / "work"
             good.mkdir(parents=True)
@@ -133,7 +145,11 @@ def fuzz(names: list[str], seeds: range, seconds: float = float("inf"), keep: Pa
                 if time.monotonic() > stop:
                     break
                 fresh_copy(good, work)
-                kinds = damage(random.Random(f"{name} {seed}"), work)
+                changes = damage(random.Random(f"{name} {seed}"), work)
+                if reader.reseal is not None:
+                    reader.reseal(work)
+                tally.kinds.update(kind for kind, _ in changes)
+                kinds = ", ".join(f"{kind} in {file}" for kind, file in changes)
                 before = len(tally.findings)
                 changed = work.parent / "changed"
                 if keep is not None:
@@ -157,7 +173,7 @@ def _copy_plain(source: str, target: str) -> None:
 def replay(name: str, folder: Path) -> Tally:
     """Read a kept input again."""
     tally, reader = Tally(), READERS[name]
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as place:
+    with _folder() as place:
         good, work = Path(place) / "good", Path(place) / "work"
         good.mkdir()
         reader.make(good)

@@ -13,6 +13,7 @@ import random
 import re
 import shutil
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,50 @@ def change_json(rng: Random, data: bytes) -> bytes:
     return json.dumps(content).encode()
 
 
+_TYPES = (
+    *("<f4", "<f8", ">f8", "<f2", "<f16", "<c8", "|b1", "|i1", "<u8", "<i8", "<i4", ">i4", "|S0", "|S4", "<U0", "<U1"),
+    *("<U999999999", "|S999999999", "|V8", "|O", "<M8[ns]", "<m8", "i4,i4", "(2,)f4", "f", "x", "", "'", "float64"),
+)
+_SHAPES = ("()", "(0,)", "(1,)", "(1, 1)", "(0, 0)", "(2, 0)", "(-1,)", "(3)", "(1, 2, 3)", "(99999999999, 0)")
+_SIZES = (2, 3, 7, 40, 2**31 - 1, 2**31, 2**32, 2**62, 2**63, 2**64, 10**25)
+
+
+def change_header(rng: Random, data: bytes) -> bytes:
+    """The header of an ``.npy`` written anew: another type, order, shape, version or length."""
+    if data[:6] != b"\x93NUMPY" or len(data) < 12:
+        return set_binary_number(rng, data)
+    length = int.from_bytes(data[8:10], "little")
+    text = data[10 : 10 + length].decode("latin-1")
+    if rng.random() < 0.5:
+        text = re.sub(r"'descr': '[^']*'", lambda _: f"'descr': '{rng.choice(_TYPES)}'", text, count=1)
+    if rng.random() < 0.5:
+        sizes = tuple(rng.choice((*_SIZES, *range(90))) for _ in range(rng.choice((1, 1, 2, 2, 3, 33))))
+        shape = str(sizes) if rng.random() < 0.6 else rng.choice(_SHAPES)
+        text = re.sub(r"'shape': \([^)]*\)", lambda _: f"'shape': {shape}", text, count=1)
+    if rng.random() < 0.3:
+        text = text.replace("False", rng.choice(("True", "0", "None", "false")), 1)
+    if rng.random() < 0.1:
+        text = rng.choice(
+            (f"{text} {text}", text.replace("'", '"'), text.replace(" ", ""), text.upper(), "{}", "{" * 9)
+        )
+    text = text.rstrip() + " " * rng.choice((0, 1, 20, 60)) + rng.choice(("\n", "", "\0"))
+    version = rng.choice((b"\1\0",) * 6 + (b"\2\0", b"\3\0", b"\0\0", b"\xff\xff"))
+    size = len(text) if rng.random() < 0.9 else rng.choice((0, 1, 65535, 4_000_000_000))
+    width = 4 if version == b"\2\0" else 2
+    prefix = (size & ((1 << 8 * width) - 1)).to_bytes(width, "little")
+    return data[:6] + version + prefix + text.encode("latin-1", "replace") + data[10 + length :]
+
+
+def nest(rng: Random, data: bytes) -> bytes:
+    """A value becomes one that is nested deep, as parsers that call themselves do not like."""
+    places = [match.span() for match in re.finditer(rb"[\w.]+", data[:20000])]
+    if not places:
+        return extend(rng, data)
+    begin, end = rng.choice(places)
+    mark, times = rng.choice((b"[", b'{"a":', b"(", b"{a=", b'"')), rng.choice((3, 500, 20_000))
+    return data[:begin] + mark * times + data[end:]
+
+
 BYTE_KINDS: dict[str, Callable[[Random, bytes], bytes]] = {
     function.__name__: function
     for function in (
@@ -150,56 +195,66 @@ BYTE_KINDS: dict[str, Callable[[Random, bytes], bytes]] = {
         set_written_number,
         change_word,
         change_json,
+        change_header,
+        nest,
     )
 }
 FOLDER_KINDS = ("remove a file", "empty a file", "swap two files", "a folder for a file", "a pipe for a file")
 
 
 def _inside(rng: Random, data: bytes, change: Callable[[Random, bytes], bytes]) -> bytes:
-    """The change inside what a zip or gzip file packs, which is packed again; else of the bytes themselves."""
+    """The change inside what a zip or gzip file packs, which is packed again."""
     if data[:2] == b"\x1f\x8b":
         return gzip.compress(change(rng, gzip.decompress(data)), 1)
-    if data[:2] == b"PK":
-        packed = io.BytesIO()
-        with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(packed, "w") as target:
-            names = source.namelist()
-            chosen = rng.choice(names)
-            for member in names:
-                content = source.read(member)
-                if member == chosen and rng.random() < 0.05:
-                    continue
-                target.writestr(member, change(rng, content) if member == chosen and content else content)
-        return packed.getvalue()
-    return change(data)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(packed, "w") as target:
+        names = source.namelist()
+        if not names:
+            raise ValueError("an empty archive")
+        chosen = rng.choice(names)
+        for member in names:
+            content = source.read(member)
+            if member == chosen and rng.random() < 0.05:
+                continue
+            target.writestr(member, change(rng, content) if member == chosen and content else content)
+    return packed.getvalue()
 
 
-def damage(rng: Random, folder: Path) -> str:
-    """Change the files of a folder in one way or a few; returns the kinds, for the report."""
+def damage(rng: Random, folder: Path) -> list[tuple[str, str]]:
+    """Change the files of a folder in one way or a few; returns the kind of each change and the file that it met."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     if rng.random() < 0.06:
-        return _damage_folder(rng, files)
+        return [_damage_folder(rng, files)]
     path, kinds = rng.choice(files), []
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        weighted = [*BYTE_KINDS] + ["change_json"] * (6 if path.suffix in (".json", ".jsonl") else 0)
-        kind = rng.choice(weighted)
         data = path.read_bytes()
         if not data:
             break
-        change = BYTE_KINDS[kind]
-        try:
-            packed = data[:2] in (b"PK", b"\x1f\x8b") and rng.random() < 0.7
-            path.write_bytes(_inside(rng, data, change) if packed else change(rng, data))
-        except (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError, RuntimeError):
-            path.write_bytes(flip_bits(rng, data))  # an earlier change has left nothing that can be unpacked
-        except Exception as error:  # zlib.error, whose module has no public base
-            if type(error).__module__ != "zlib":
-                raise
-            path.write_bytes(flip_bits(rng, data))
-        kinds.append(f"{kind} in {path.relative_to(folder)}")
-    return ", ".join(kinds)
+        kind = rng.choice(
+            [*BYTE_KINDS] + [likely for likely in (_likely_kind(path, data),) for _ in range(6) if likely]
+        )
+        path.write_bytes(_changed(rng, data, BYTE_KINDS[kind]))
+        kinds.append((kind, str(path.relative_to(folder))))
+    return kinds
 
 
-def _damage_folder(rng: Random, files: list[Path]) -> str:
+def _likely_kind(path: Path, data: bytes) -> str:
+    """The kind that goes deepest into a file, which is taken more often than others; "" if there is none."""
+    if path.suffix in (".json", ".jsonl"):
+        return "change_json"
+    return "change_header" if data[:6] == b"\x93NUMPY" or path.suffix == ".npz" else ""
+
+
+def _changed(rng: Random, data: bytes, change: Callable[[Random, bytes], bytes]) -> bytes:
+    """The bytes after the change; mostly of what is packed in them, where something is."""
+    try:
+        packed = data[:2] in (b"PK", b"\x1f\x8b") and rng.random() < 0.7
+        return _inside(rng, data, change) if packed else change(rng, data)
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError):
+        return flip_bits(rng, data)  # an earlier change has left nothing that can be unpacked
+
+
+def _damage_folder(rng: Random, files: list[Path]) -> tuple[str, str]:
     kind, path = rng.choice(FOLDER_KINDS), rng.choice(files)
     if kind == "swap two files":
         other = rng.choice(files)
@@ -214,7 +269,7 @@ def _damage_folder(rng: Random, files: list[Path]) -> str:
             path.mkdir()
         elif kind == "a pipe for a file":
             os.mkfifo(path)
-    return f"{kind}: {path.name}"
+    return kind, path.name
 
 
 def fresh_copy(source: Path, target: Path) -> None:

@@ -38,6 +38,7 @@ from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.settings import TrainingSettings
 from polyformer.verification import check_epochs, verify_directory
 from tests.datasets.small_files import WRITERS, write_small
+from tests.fuzz import more_readers as more
 from tests.importing.example import make_example
 
 __all__ = ["READERS", "Reader"]
@@ -52,11 +53,13 @@ class Reader:
     make: writes a good input into an empty folder.
     read: reads the folder; what it returns is compared where ``sealed``.
     sealed: whether every change must be refused or be without effect, because all content is hashed.
+    reseal: writes hashes anew that fit the damaged input, as an attacker does.
     """
 
     make: Callable[[Path], Any]
     read: Callable[[Path], Any]
     sealed: bool = False
+    reseal: Callable[[Path], None] | None = None
 
 
 def small_task() -> Task:
@@ -308,6 +311,26 @@ READERS: dict[str, Reader] = {
     "verified graph": Reader(
         lambda folder: small_task().save(folder / "graph"), lambda folder: verify_directory(folder / "graph")
     ),
+    "changed graph": Reader(more.make_changed, more.read_changed_graph, sealed=True),
+    "changed tokens": Reader(more.make_changed, more.read_changed_tokens, sealed=True),
+    "resealed graph": Reader(
+        lambda folder: small_task().save(folder / "graph"), more.use_graph, reseal=more.reseal_data("graph")
+    ),
+    "resealed tokens": Reader(
+        lambda folder: write_tokens(small_task().graph, folder / "tokens", "optimal", 2),
+        more.use_tokens,
+        reseal=more.reseal_data("tokens"),
+    ),
+    "resealed changed graph": Reader(more.make_changed, more.read_changed_graph, reseal=more.reseal_data("graph")),
+    "resealed changed tokens": Reader(more.make_changed, more.use_tokens, reseal=more.reseal_layers),
+    "resealed run": Reader(_trained, more.use_run, reseal=more.reseal_run),
+    "pretrained network": Reader(
+        _trained, lambda folder: pf.PolyFormer.from_pretrained(folder / "run"), reseal=more.reseal_run
+    ),
+    "change tables": Reader(more.write_change_tables, more.read_change_tables),
+    "new nodes": Reader(more.make_new_nodes, more.read_new),
+    "baseline of a run": Reader(more.make_drift, more.read_drift),
+    "race of models": Reader(more.make_race, more.read_race),
     "raw pairs": _source("edges.npy", lambda path: np.save(path, np.random.default_rng(0).integers(0, 30, (80, 2)))),
     "npz arrays": _source("a.npz", _arrays),
     "scipy npz": _source("a.npz", lambda path: sp.save_npz(path, _adjacency())),

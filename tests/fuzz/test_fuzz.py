@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz.fuzzer import CORPUS, fuzz, replay
 from tests.fuzz.readers import READERS
 
-SECONDS, INPUTS = 1.5, 40
+SECONDS, INPUTS = 1.2, 30  # at most a minute for all readers
 
 
 @pytest.mark.slow

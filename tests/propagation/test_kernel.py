@@ -110,8 +110,8 @@ def test_native_kernel_is_built_and_used() -> None:
 def test_fallback_says_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, state: str, reason: str
 ) -> None:
-    built, library = module._LIBRARY, tmp_path / "_kernel.so"
-    monkeypatch.setattr(module, "_LIBRARY", library)
+    built, library = module.LIBRARY, tmp_path / "_kernel.so"
+    monkeypatch.setattr(module, "LIBRARY", library)
     if state == "damaged":
         library.write_bytes(b"\x7fELF and nothing more")
     elif state == "foreign":  # a library without our functions

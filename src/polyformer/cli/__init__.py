@@ -64,7 +64,20 @@ for verb in (
     app.command()(verb)
 app.command("import")(import_command)
 
-_READING = ("train", "predict", "report", "compare", "filters", "tokens", "tune", "import", "verify", "serve")
+_READING = (
+    "train",
+    "predict",
+    "report",
+    "compare",
+    "filters",
+    "export",
+    "tokens",
+    "update",
+    "tune",
+    "import",
+    "verify",
+    "serve",
+)
 """Verbs that map files into memory."""
 
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
@@ -115,6 +128,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise
         if is_out_of_memory(error):
             sys.exit(_fail("There is not enough memory for this. Close other programs, or lower --memory or sizes.", 1))
+        if isinstance(error, OSError) and error.strerror:
+            place = f" '{error.filename}'" if error.filename else " a file"
+            sys.exit(_fail(f"The system refused{place}: {error.strerror}. Check the disk, then run again.", 1))
         sys.exit(_fail(f"Unexpected {type(error).__name__}: {error} Run again with --debug and report it.", 1))
     sys.exit(code or 0)
 

@@ -164,7 +164,7 @@ class Plan:
         """Read a plan from the text of a TOML file."""
         try:
             content = tomllib.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FileCorrupt(f"The plan '{name}' is not TOML ({error}). Correct it.") from None
         known = {entry.name for entry in fields(cls)} - {"name"}
         for key in content:

@@ -18,6 +18,7 @@ __all__ = [
     "SAINT_ROLES",
     "SCALING",
     "TOKEN_MANIFEST",
+    "TOKEN_RECORD",
     "UNFINISHED_PREDICTIONS",
     "UNFINISHED_TOKENS",
 ]
@@ -109,7 +110,8 @@ GRAPH_CHANGE = Schema(
             "nodes_before": NODES,
             "after": Text(),
             "counts": TableOf(COUNT),
-        }
+        },
+        {"touched": Text()},
     ),
     checksum=True,
 )
@@ -152,6 +154,19 @@ _TOKENS_LATER: dict[str, Kind] = {
 TOKEN_MANIFEST = Schema(
     "a token directory", Object(_TOKENS, _TOKENS_LATER), {"kind": "tokens", "format": 1}, checksum=True
 )
+
+TOKEN_RECORD = Schema(
+    "a log of changed tokens",
+    Object(
+        {
+            "about": Object({"graph": Text(), "structure": Text(), "num_rows": NODES}, _UPDATED_TOKENS),
+            "rows": ListOf(COUNT),
+            "left_rows": ListOf(COUNT),
+            "payload_hash": COUNT,
+        }
+    ),
+)
+"""The header of one record of the log; see :mod:`polyformer.stores.change_log`."""
 
 UNFINISHED_TOKENS = Schema(
     "a directory of unfinished tokens",

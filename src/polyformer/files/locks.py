@@ -43,7 +43,8 @@ def locked(
 
 def _open_lock(path: Path, create: int = os.O_CREAT) -> IO[bytes]:
     """The lock file, open to be held; a pipe or a device in its place is refused instead of waited for."""
-    handle = os.open(path, os.O_RDWR | create | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS, 0o666)
+    flags = os.O_RDWR | create | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    handle = os.open(path, flags | OPEN_FLAGS, 0o666)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise OSError(errno.EINVAL, "it is no file", str(path))

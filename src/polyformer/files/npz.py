@@ -65,6 +65,8 @@ class NpzFile:
             header = self.header(name, stream)
             require_room(header.num_bytes, f"'{name}' of '{self.path}'")
             values = _take(stream, header.num_bytes // header.dtype.itemsize, header.dtype, name)
+            if stream.read(1):  # the archive's checksum is compared at the end of the member
+                raise ValueError(f"'{name}' goes on after its numbers")
         return native(values.reshape(header.shape, order="F" if header.fortran_order else "C"))
 
     def header(self, name: str, stream: IO[bytes]) -> NpyHeader:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from polyformer.errors import OutputBusy, OutputExists
+from polyformer.errors import OutputBusy, OutputExists, WriteFailed
 from polyformer.files.guard import reporting_io_errors
 from polyformer.files.locks import locked
 from polyformer.system import OPEN_FLAGS, rename_directory, sync
@@ -26,6 +26,7 @@ __all__ = [
     "held_partial",
     "move_over",
     "new_directory",
+    "open_in_place",
     "partial_place",
     "refuse_existing",
     "sync_directory",
@@ -145,6 +146,24 @@ def sync_directory(path: Path) -> None:
 def sync_file(path: Path) -> None:
     """Have a file's content, or the names in a directory, on the disk."""
     sync(path)
+
+
+def open_in_place(path: Path, buffering: int = -1) -> IO[bytes]:
+    """Open a file of ours to change it where it is; it is made if need be.
+
+    A symbolic link in its place is refused: a directory that somebody else packed could lead the writer to another
+    file of the user.
+    """
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        handle = os.open(path, flags | OPEN_FLAGS, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise WriteFailed(
+                f"'{path}' is a symbolic link, so it is not written to. Put the file in its place."
+            ) from None
+        raise
+    return os.fdopen(handle, "r+b", buffering=buffering)
 
 
 def append_line(file: IO[bytes], line: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from polyformer.errors import DataNotFound, InvalidData
-from polyformer.files import source_bytes
+from polyformer.files import GET_AGAIN, source_bytes
 from polyformer.importing.edges import TableEdges
 from polyformer.importing.features import NumberColumn, TableFeatures
 from polyformer.importing.identifiers import DenseIds
@@ -110,6 +110,8 @@ def _splits(root: Path, labels: Labels) -> tuple[Split, ...] | None:
             if not path.is_file():
                 raise DataNotFound(f"There is no file '{path}'. Restore it from the archive.")
             nodes = np.sort(_numbers(path))
+            if nodes.dtype.kind not in "iu":
+                raise InvalidData(f"'{path}' must hold node ids, whole numbers. Got {nodes.dtype}. {GET_AGAIN}")
             if len(nodes) and (nodes[0] < 0 or nodes[-1] >= len(labels.values)):
                 raise InvalidData(f"'{path}' names node {int(nodes[-1])}, but there are {len(labels.values):,} nodes.")
             parts.append(nodes[labels.known[nodes]])

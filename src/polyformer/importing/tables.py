@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ from polyformer.errors import DataNotFound, InvalidData
 from polyformer.files import reading
 from polyformer.importing.csv_layout import CSV_BLOCK, CsvLayout
 from polyformer.importing.rows import CSV_ENDINGS
+from polyformer.limits import check_claimed_rows
 
 __all__ = ["PARQUET_ENDINGS", "Table", "open_table"]
 
@@ -45,8 +47,8 @@ class Table:
     def names(self) -> list[str]:
         """The column names; refuses a name that occurs twice."""
         names: list[str] = self.schema.names
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(names).items():
+            if count > 1:
                 raise InvalidData(f"'{self.name}' has more than one column '{name}'. Rename one of them.")
         return names
 
@@ -92,6 +94,7 @@ class ParquetTable(Table):
                 missing = [column for column in columns if column not in file.schema_arrow.names]
                 if missing:
                     raise InvalidData(f"'{path}' has no column '{missing[0]}', but '{self.paths[0]}' has.")
+                check_claimed_rows(file.metadata.num_rows, path.stat().st_size, str(path))
                 for batch in file.iter_batches(BATCH_ROWS, columns=list(columns)):
                     yield batch.select(list(columns))
 

@@ -17,11 +17,11 @@ from polyformer.errors import InvalidParameter, MissingDependency
 from polyformer.native import border
 from polyformer.native.border import Function, Value
 
-__all__ = ["answer_bus_errors", "call", "is_available", "kernel_name", "num_threads"]
+__all__ = ["LIBRARY", "answer_bus_errors", "call", "is_available", "kernel_name", "num_threads"]
 
 _log = logging.getLogger("polyformer")
 
-_LIBRARY = Path(__file__).parent / ("_kernel.dll" if os.name == "nt" else "_kernel.so")
+LIBRARY = Path(__file__).parent / ("_kernel.dll" if os.name == "nt" else "_kernel.so")
 """The library uses nothing of Python, so its name does not tell a version of Python."""
 
 
@@ -32,11 +32,11 @@ def _native(kernel: str) -> dict[str, Function] | None:
     if kernel == "scipy":
         return None
     reason = "is not built"
-    if _LIBRARY.exists():
+    if LIBRARY.exists():
         try:
             import torch  # noqa: F401 - its OpenMP runtime comes first, and the kernel then shares it
 
-            functions = border.bind(ctypes.CDLL(str(_LIBRARY)))
+            functions = border.bind(ctypes.CDLL(str(LIBRARY)))
             if functions is not None:
                 return functions
             reason = "was built by another version"

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from polyformer.errors import WriteFailed
-from polyformer.files import append_line, finite, json_line, read_json_lines, reporting_io_errors, write_whole
+from polyformer.files import (
+    append_line,
+    finite,
+    json_line,
+    open_in_place,
+    read_json_lines,
+    reporting_io_errors,
+    write_whole,
+)
 from polyformer.files.run_schemas import EPOCH
 from polyformer.reporter import EpochRecord, Reporter
 
@@ -40,7 +48,8 @@ def removed_run(run: Path) -> WriteFailed:
 @contextmanager
 def metrics_writer(run: Path) -> Iterator[Reporter]:
     """A reporter that appends every epoch to ``metrics.jsonl``."""
-    with (run / METRICS_FILE).open("ab") as file:
+    with open_in_place(run / METRICS_FILE) as file:
+        file.seek(0, os.SEEK_END)
         yield _MetricsWriter(run, file)
 
 

@@ -15,7 +15,7 @@ from polyformer.coverage import Coverage
 from polyformer.errors import FileCorrupt, InvalidParameter
 from polyformer.feature_preparation import prepare_alike
 from polyformer.feature_scaling import FeatureScaling
-from polyformer.files import read_tensors, write_tensors
+from polyformer.files import read_tensors, reading, write_tensors
 from polyformer.files.run_names import CONFIG, WEIGHTS
 from polyformer.files.run_schemas import WEIGHTS as WEIGHTS_SCHEMA
 from polyformer.graph import Graph
@@ -110,6 +110,15 @@ class ModelCard:
         model.label_channels = self.label_channels
         return model
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each parameter and buffer of the model; nothing of their size is allocated."""
+        kind = MODELS[self.model]
+        settings = split_settings([kind.settings_type, TrainingSettings], self.settings)[0]
+        self._require_memory(settings)
+        with torch.device("meta"):
+            model = kind(self.in_channels, self.reader.out_channels(self.num_classes), settings)
+        return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+
     def _require_memory(self, settings: Any) -> None:
         """Refuse a model whose layers cannot fit in memory: parameters, gradients and two moments of each."""
         width = max((value for name, value in vars(settings).items() if name.endswith("channels") and value), default=1)
@@ -168,12 +177,13 @@ def save_weights(
 def read_weights(directory: Path, card: ModelCard) -> tuple[NodeModel, Calibration]:
     """The model of a card with the parameters in ``directory``, in evaluation mode, and its calibration."""
     tensors, about = read_tensors(directory / WEIGHTS, WEIGHTS_SCHEMA)
-    model = card.build(seed=0)
-    try:
-        model.load_state_dict(tensors)
-    except RuntimeError:
+    # Compared before the model is built: a config that claims wide layers must not cost their memory.
+    if card.shapes() != {name: tuple(tensor.shape) for name, tensor in tensors.items()}:
         raise FileCorrupt(
             f"'{directory / WEIGHTS}' does not fit '{directory / CONFIG}'. They come from different runs."
-        ) from None
+        )
+    model = card.build(seed=0)
+    with reading(directory / WEIGHTS, "Train it again."):
+        model.load_state_dict(tensors)
     model.eval()
     return model, Calibration.from_json(about)

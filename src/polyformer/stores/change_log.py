@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from polyformer.errors import FileCorrupt
-from polyformer.files import open_regular, parse_json, reading, reporting_io_errors
+from polyformer.files import open_in_place, open_regular, reading, reporting_io_errors
+from polyformer.stores.log_checks import check_tail, parse_header
 
 __all__ = ["AGAIN", "LOG", "Record", "append_record", "read_records"]
 
@@ -59,7 +60,9 @@ class Record:
         return sum(len(part) for part in self.ids)
 
 
-def read_records(path: Path, row_shape: tuple[int, int], dtype: np.dtype[Any]) -> tuple[list[Record], np.ndarray]:
+def read_records(
+    path: Path, row_shape: tuple[int, int], dtype: np.dtype[Any], *, whole: bool = False
+) -> tuple[list[Record], np.ndarray]:
     """The whole records of a log, memory-mapped, and the bytes that they take; none where there is no log.
 
     Only the last record can be half written, so it alone is hashed whole.
@@ -67,6 +70,7 @@ def read_records(path: Path, row_shape: tuple[int, int], dtype: np.dtype[Any]) -
     Args:
         row_shape: (K+1, d).
         dtype: of the tokens.
+        whole: hash every record; a damaged one is refused.
     """
     if not path.exists():
         return [], np.empty(0, np.uint8)
@@ -86,10 +90,11 @@ def read_records(path: Path, row_shape: tuple[int, int], dtype: np.dtype[Any]) -
         if following > len(content):
             break
         after = _header(content, following, path)
-        if after is None and zlib.crc32(memoryview(content)[begin:end]) != header["payload_hash"]:
+        if (after is None or whole) and zlib.crc32(memoryview(content)[begin:end]) != header["payload_hash"]:
             break
         records.append(_record(content, begin, header, sizes, row_shape[1], dtype))
         at, header = following, after
+    check_tail(content, at, _MAGIC, lambda place: _header(content, place, path) is not None, path)
     return records, np.frombuffer(content, np.uint8, at)
 
 
@@ -106,8 +111,7 @@ def _header(content: Any, at: int, path: Path) -> dict[str, Any] | None:
     text = bytes(content[at + _HEAD.size : at + _HEAD.size + size])
     if magic != _MAGIC or len(text) < size or zlib.crc32(text) != expected:
         return None
-    header: dict[str, Any] = parse_json(text, path)
-    return header | {"header_bytes": size}
+    return parse_header(text, path) | {"header_bytes": size}
 
 
 def _sizes(header: dict[str, Any], begin: int, row_shape: tuple[int, int], dtype: np.dtype[Any]) -> list[int]:
@@ -150,7 +154,7 @@ def append_record(path: Path, record: Record, end: int) -> None:
 
     What stands behind ``end`` was left by a process that was killed. If writing fails the log is as it was before.
     """
-    with reporting_io_errors("changed tokens", path), path.open("ab" if not path.exists() else "r+b", 0) as file:
+    with reporting_io_errors("changed tokens", path), open_in_place(path, 0) as file:
         file.truncate(end)
         file.seek(end)
         try:

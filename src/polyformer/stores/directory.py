@@ -24,6 +24,7 @@ from polyformer.files import (
 from polyformer.files.data_schemas import TOKEN_MANIFEST
 from polyformer.stores.change_log import AGAIN, LOG, read_records
 from polyformer.stores.layers import TokenLayers
+from polyformer.stores.log_checks import check_row_ids
 
 __all__ = ["FORMAT", "StoredTokens"]
 
@@ -40,6 +41,7 @@ class StoredTokens:
         basis: a fixed basis, if Chebyshev tokens are stored; by default the basis that they were written for.
         order: any K up to the stored one.
         sealed: refuse files that are not those that were written; False for files that were just checked.
+        verify: read every byte of all files for that; by default large files are read at some places.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class StoredTokens:
         order: int | None = None,
         *,
         sealed: bool = True,
+        verify: bool = False,
     ) -> None:
         self.directory = Path(directory)
         if not self.directory.is_dir():
@@ -58,7 +61,7 @@ class StoredTokens:
         for attempt in range(_ATTEMPTS):
             self.manifest = self._written = read_json(self.directory / "manifest.json", TOKEN_MANIFEST)
             try:
-                self.layers = self._open_layers(sealed)
+                self.layers = self._open_layers(sealed, verify)
                 break
             except (FileNotFoundError, FileCorrupt):
                 newer = read_json(self.directory / "manifest.json", TOKEN_MANIFEST)
@@ -120,19 +123,19 @@ class StoredTokens:
         mixing = self.basis.mixing(self.order)
         return None if np.array_equal(mixing, np.eye(len(mixing))) else torch.from_numpy(mixing.astype(np.float32))
 
-    def _open_layers(self, sealed: bool) -> TokenLayers:
+    def _open_layers(self, sealed: bool, verify: bool) -> TokenLayers:
         """Map the array and the log, and bring the manifest to the version of the log's last record."""
         manifest = self.manifest
         if sealed:
             check_samples(self.directory, manifest.get("samples", {}))
-            check_sealed(self.directory, manifest.get("files", {}))
+            check_sealed(self.directory, manifest.get("files", {}), whole=verify)
         self.base_path = self.directory / plain_name(manifest.get("base", "tokens.npy"), self.directory)
         self.log_path = self.directory / plain_name(manifest.get("log", LOG), self.directory)
         rows = manifest.get("base_rows", manifest["num_rows"])
         base = self._map(self.base_path, (rows, manifest["order"] + 1, manifest["num_features"]), manifest["dtype"])
         with reading(self.base_path, AGAIN):
             self.base_file = open_regular(self.base_path, buffering=0)  # readable even when its name is removed
-        records, log = read_records(self.log_path, base.shape[1:], base.dtype)
+        records, log = read_records(self.log_path, base.shape[1:], base.dtype, whole=verify)
         self.log_bytes = len(log)
         num_rows = manifest["num_rows"]
         if records:
@@ -140,6 +143,8 @@ class StoredTokens:
             operator = manifest["operator"] | {"structure": about["structure"]}
             self.manifest = manifest | about | {"operator": operator}
             num_rows = about["num_rows"]
+        for record in records:
+            check_row_ids((*record.ids, *record.left_ids), num_rows, self.log_path)
         return TokenLayers(base, records, num_rows, log)
 
     def _map(self, path: Path, expected: tuple[int, int, int], dtype: str) -> np.ndarray:
