@@ -6,7 +6,7 @@ import gzip
 import io
 import resource
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import scipy.sparse as sp
 import torch
 
 import polyformer as pf
+from polyformer.datasets import load_dataset, load_source
 from polyformer.errors import FileCorrupt, InvalidData, InvalidParameter, OutOfResources, PolyformerError
 from polyformer.files import read_npy, read_npz
 from polyformer.importing import import_graph, open_source
@@ -156,3 +157,10 @@ def test_a_matlab_file_that_claims_much(tmp_path: Path) -> None:
     (tmp_path / "a.mat").write_bytes(content)
     with pytest.raises(FileCorrupt):
         open_source(tmp_path / "a.mat")
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "x/" * 5000, "cora\0", "minefield:width=" + "9" * 5000])
+@pytest.mark.parametrize("load", [load_dataset, load_source])
+def test_names_that_no_system_takes_are_refused_in_a_sentence(load: Callable[[str], object], name: str) -> None:
+    with pytest.raises(PolyformerError):
+        load(name)
