@@ -1,4 +1,4 @@
-"""The page "Using the labels you have": what it says to type is typed, and its numbers are those on record."""
+"""The page "Using the labels you have": its commands are typed, and its numbers are those on record."""
 
 from __future__ import annotations
 
