@@ -33,6 +33,8 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     predictions = []
     for line in "\n".join(commands).replace(" && ", "\n").splitlines():
         words = shlex.split(line, comments=True)[1:]
+        if not words:
+            continue
         assert run(*words, *(shlex.split(SMALL) if words[0] == "train" else [])) == 0, line
         if words[0] == "predict":
             predictions.append(Path("predictions.csv").read_text())
