@@ -22,6 +22,8 @@ import numpy as np
 
 import polyformer as pf
 from polyformer.datasets import load_dataset
+from polyformer.files import read_json
+from polyformer.files.run_schemas import RECORD
 from polyformer.splits import Split
 from polyformer.tasks import Task
 
@@ -47,6 +49,16 @@ def run_once(task: Task, known: float, label_input: float, number: int, settings
         result = run.result
     assert result is not None
     return {name: result[name] for name in ("val", "test", "epochs", "cpu_seconds")}
+
+
+def plan_scores(plan: str) -> dict[int, float]:
+    """Test scores in percent of the cascade's or PolyFormer's records of a plan, by split."""
+    results = [
+        read_json(path, RECORD)["result"]
+        for path in sorted((RECORDS.parents[1] / plan).glob("*.json"))
+        if path.name.startswith(("cascade", "polyformer"))
+    ]
+    return {result["split"]: 100 * result["test"] for result in results}
 
 
 def curve_table(records: Path) -> str:

@@ -94,6 +94,18 @@ def test_predictions_are_those_of_one_process(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["many.parquet", "nodes.npy", "one.parquet"]
 
 
+def test_predictions_from_known_labels_are_those_of_one_process(ray_cluster: Any, tmp_path: Path) -> None:
+    """Tasks are given the tokens of the labels beside those of the features."""
+    small = ["--set", "epochs=1", "--set", "order=2", "--set", "hidden_channels=8", "--set", "label_input=0.5"]
+    assert run("train", "minefield:width=20,height=15", "--out", tmp_path / "run", "--no-report", *small) == 0
+    place = ["--engine", "ray", "--address", ray_cluster.address]
+    for name, options in (("one", []), ("many", place)):
+        assert run("predict", tmp_path / "run", *options, "--out", tmp_path / f"{name}.parquet") == 0
+    one, many = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("one", "many"))
+    for name in one.column_names[2:]:
+        assert np.allclose(one[name].to_numpy(), many[name].to_numpy(), atol=1e-6)
+
+
 def test_unfinished_predictions_go_on_or_are_begun_anew(ray_cluster: Any, trained: Path, tmp_path: Path) -> None:
     opened = Run(trained / "run")
     model, task = opened.model(), opened.task()

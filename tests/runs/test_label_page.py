@@ -1,4 +1,4 @@
-"""The page "Using the labels you have": what it says to type is typed, and its numbers are those on record."""
+"""The page "Using the labels you have": its commands are typed, and its numbers are those on record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from polyformer.runs.run import Run
 from tests.documentation import marked_blocks, page
 from tests.updates.test_command_line import run
-from tools.label_curve import RECORDS, curve_table
+from tools.label_curve import RECORDS, curve_table, plan_scores
 
 SMALL = "--set epochs=2 --set hidden_channels=8 --set num_layers=2 --no-report"
 
@@ -33,6 +33,8 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     predictions = []
     for line in "\n".join(commands).replace(" && ", "\n").splitlines():
         words = shlex.split(line, comments=True)[1:]
+        if not words:
+            continue
         assert run(*words, *(shlex.split(SMALL) if words[0] == "train" else [])) == 0, line
         if words[0] == "predict":
             predictions.append(Path("predictions.csv").read_text())
@@ -58,3 +60,11 @@ def test_the_python_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_curve_is_what_the_records_hold() -> None:
     assert curve_table(RECORDS) in page("label-tokens.md")
+
+
+def test_the_scores_are_what_the_records_hold() -> None:
+    text = page("label-tokens.md")
+    for plan, words in (("label-tokens", "The cascade with labels"), ("label-tokens-polyformer", "with label tokens")):
+        scores = plan_scores(plan)
+        assert f"{words} reaches {np.mean(list(scores.values())):.2f} on" in text
+        assert f"{len(scores)} " in text.split(words)[1].split("splits")[0]

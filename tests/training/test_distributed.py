@@ -218,8 +218,15 @@ def test_every_divisible_model_adds_up(name: str, two: Team, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"token_route": "streamed"}, {"shuffle": "batches", "token_route": "streamed"}, {"class_weights": "balanced"}],
-    ids=lambda settings: "-".join(settings.values()) or "plain",
+    [
+        {},
+        {"token_route": "streamed"},
+        {"shuffle": "batches", "token_route": "streamed"},
+        {"class_weights": "balanced"},
+        {"label_input": 0.5},
+        {"label_input": 0.3, "token_route": "streamed"},
+    ],
+    ids=lambda settings: "-".join(map(str, settings.values())) or "plain",
 )
 def test_a_run_of_two_is_the_run_of_one(two: Team, tmp_path: Path, settings: dict[str, Any]) -> None:
     """150 training nodes in batches of 40, the last of 30."""

@@ -174,7 +174,7 @@ def _names(task: Task, nodes: np.ndarray) -> np.ndarray:
     if ids.dtype.kind in "iu":
         return ids.astype(np.int64)
     hashes = [hashlib.blake2b(str(name).encode(), digest_size=8).digest() for name in ids]
-    return np.frombuffer(b"".join(hashes), np.int64)
+    return np.frombuffer(b"".join(hashes), np.int64).copy()
 
 
 def _renumbered(labels: np.ndarray, task: Task, card: ModelCard) -> np.ndarray:
