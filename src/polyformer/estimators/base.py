@@ -253,7 +253,7 @@ class NodeEstimator(ModelParameters):
         estimator = cls(model=card.model, seed=run.seed, device=run.device, **card.settings)
         estimator._trained = TrainedModel(card, model, run.labels)
         estimator.n_features_in_ = card.in_channels
-        stored = run.config.get("classes")
+        stored = run.classes
         with reading(run.path, "Train it again."):
             classes = np.arange(card.num_classes) if stored is None else _named_classes(**stored)
             if len(classes) != card.num_classes:

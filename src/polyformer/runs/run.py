@@ -113,6 +113,16 @@ class Run:
         settings = {"scale_features": "none", **(stored["settings"] or {})}
         return RunRequest(**stored | {"preset": None, "settings": settings})
 
+    @property
+    def data(self) -> str | None:
+        """The name or the path of the data that the run was trained on; None for a saved estimator."""
+        return self.config.get("data")
+
+    @property
+    def classes(self) -> dict[str, Any] | None:
+        """The user's own classes of a saved estimator, their kind and values; None where classes are 0, 1, …"""
+        return self.config.get("classes")
+
     def _stored(self, name: str) -> Any:
         if name not in self.config:
             raise FileCorrupt(f"'{self.path}' does not say its {name}: its config.json is damaged or incomplete.")
@@ -243,7 +253,7 @@ class Run:
             return None
         number = int(self.config.get("split", 0))
         split = task.splits[number] if number < len(task.splits) else None
-        own = data is None or place_of_data(data) == self.config.get("data")
+        own = data is None or place_of_data(data) == self.data
         return self.labels.in_task(task, self.card, own, split)
 
     def predict(

@@ -80,7 +80,7 @@ class Service:
 
     def _graph_directory(self) -> Path:
         """The graph directory that is served, which updates change."""
-        data = self._graph if self._graph is not None else self.run.config.get("data", "")
+        data = self._graph if self._graph is not None else self.run.data or ""
         folder = Path(data)
         if not (folder / "manifest.json").exists():
             raise InvalidParameter(

@@ -69,7 +69,7 @@ class LiveExplorer:
     def _split(self, state: State) -> Split | None:
         """The split of the run, where its own data are served."""
         run = self._service.run
-        if "data" not in run.config or state.task.name != run.facts.name:
+        if run.data is None or state.task.name != run.facts.name:
             return None
         place = run.request.split
         return state.task.splits[place] if place < len(state.task.splits) else None
