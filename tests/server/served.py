@@ -26,7 +26,7 @@ PEOPLE = 60
 SETTINGS = {"order": 2, "hidden_channels": 8, "heads": 2, "num_layers": 1, "epochs": 2}
 
 
-def make_places(folder: Path, model: str = "polyformer") -> Path:
+def make_places(folder: Path, model: str = "polyformer", **more: Any) -> Path:
     """``graph``, ``run`` and, for a model on tokens, ``tokens`` in a folder; ids are texts, one of them wild."""
     tables = folder / "tables"
     tables.mkdir(parents=True)
@@ -39,7 +39,7 @@ def make_places(folder: Path, model: str = "polyformer") -> Path:
     ]
     (tables / "nodes.csv").write_text("id,age,city,since,label\n" + "".join(rows))
     import_graph(tables, folder / "graph")
-    settings = SETTINGS if model == "polyformer" else {"epochs": 2}
+    settings = (SETTINGS if model == "polyformer" else {"epochs": 2}) | more
     run = train(folder / "graph", model=model, out=folder / "run", **settings)
     if model == "polyformer":
         write_tokens(run.task().graph, folder / "tokens", order=2)

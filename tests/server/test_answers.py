@@ -103,6 +103,16 @@ def test_a_model_that_reads_the_whole_graph(tmp_path: Path) -> None:
         assert again == answer  # the pass over the larger graph left the kept answers alone
 
 
+def test_a_model_that_is_shown_labels(tmp_path: Path) -> None:
+    places = make_places(tmp_path, label_input=0.5)
+    expected = Run.open(places / "run").predict()
+    for stored in (True, False):
+        with serving(places, tokens=stored) as client:
+            answer = client.post("/predict", json={"ids": ids_of(places)}).json()
+            scores = np.array([entry["probabilities"] for entry in answer["predictions"]])
+            assert np.allclose(scores, expected, atol=1e-6)
+
+
 def test_pages_need_no_network(client: httpx.Client) -> None:
     for path in ("/", "/docs"):
         page = client.get(path)

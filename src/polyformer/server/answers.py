@@ -11,6 +11,7 @@ import torch
 
 from polyformer.filters import filter_coefficients, frequency_grid
 from polyformer.graph import Graph
+from polyformer.label_input import KnownLabels
 from polyformer.models import NodeModel, NodeWiseFilter, SpectralFilter, Workload
 from polyformer.models.walk import node_blocks
 from polyformer.objectives import Objective
@@ -69,7 +70,9 @@ class TokenAnswers(Answers):
 class PassAnswers(Answers):
     """What one pass over all nodes gave: for a model that reads the whole graph, and where no tokens are stored."""
 
-    def __init__(self, model: NodeModel, objective: Objective, graph: Graph, reporter: Reporter = SILENT) -> None:
+    def __init__(
+        self, model: NodeModel, objective: Objective, graph: Graph, workload: Workload, reporter: Reporter = SILENT
+    ) -> None:
         node_wise: Any = model if isinstance(model, NodeWiseFilter) else None
 
         def compute(rows: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -79,7 +82,7 @@ class PassAnswers(Answers):
             with torch.no_grad():
                 return scores, filter_coefficients(node_wise, rows)
 
-        blocks = [arrays for _, arrays in node_blocks(model, graph, compute, reporter=reporter, work="all nodes")]
+        blocks = [arrays for _, arrays in node_blocks(model, graph, compute, workload, reporter, "all nodes")]
         columns = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
         self._scores, self._coefficients = columns[0], columns[1] if len(columns) > 1 else None
         super().__init__(model)
@@ -93,16 +96,22 @@ class PassAnswers(Answers):
 
 
 def answers_for(
-    model: NodeModel, objective: Objective, graph: Graph, tokens: Path | None, reporter: Reporter = SILENT
+    model: NodeModel,
+    objective: Objective,
+    graph: Graph,
+    tokens: Path | None,
+    labels: KnownLabels | None = None,
+    reporter: Reporter = SILENT,
 ) -> Answers:
     """The answers of a model for a graph, to which the model is bound.
 
     Args:
         graph: as the model reads it.
         tokens: a token directory of all nodes of this graph.
+        labels: those that a model which reads known labels is shown.
         reporter: hears how far the pass over all nodes is.
     """
     if tokens is None or "serve" not in model.capabilities:
-        return PassAnswers(model, objective, graph, reporter)
-    model.bind(graph, Workload(tokens=tokens, mapped=True), reporter)
+        return PassAnswers(model, objective, graph, Workload(labels=labels), reporter)
+    model.bind(graph, Workload(tokens=tokens, mapped=True, labels=labels), reporter)
     return TokenAnswers(model, objective)

@@ -95,7 +95,8 @@ class Service:
         if self.writable and self.tokens is not None:
             self._follow(self.tokens, task.graph)
         names = None if before is None else before.names.after(task)
-        return open_state(self.card, self.model, task, self.tokens, names, reporter)
+        labels = self.run.shown_labels(task, self._graph)
+        return open_state(self.card, self.model, task, self.tokens, names, labels, reporter)
 
     def _follow(self, tokens: Path, graph: Graph) -> None:
         """Bring the token directory to a graph that has changed; after a kill it may be some versions behind."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from polyformer.label_input import KnownLabels
 from polyformer.metrics import predicted_classes
 from polyformer.models import NodeModel
 from polyformer.new_nodes import NewNodes
@@ -118,6 +119,7 @@ def open_state(
     task: Task,
     tokens: Path | None,
     names: NodeNames | None = None,
+    labels: KnownLabels | None = None,
     reporter: Reporter = SILENT,
 ) -> State:
     """All that answers for a task as it is now.
@@ -127,8 +129,9 @@ def open_state(
         task: with features as the model reads them.
         tokens: a token directory of all nodes of this graph.
         names: the ids; read from the task by default.
+        labels: those that a model which reads known labels is shown.
     """
     own = copy.deepcopy(model)
-    answers = answers_for(own, card.reader, task.graph, tokens, reporter)
-    beside = new_nodes_of(card, own, task.graph, tokens)
+    answers = answers_for(own, card.reader, task.graph, tokens, labels, reporter)
+    beside = new_nodes_of(card, own, task.graph, tokens, labels)
     return State(task, NodeNames.of(task) if names is None else names, answers, beside, card)
