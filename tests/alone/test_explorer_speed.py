@@ -61,7 +61,7 @@ def page(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 def test_all_nodes_pan_at_thirty_frames_a_second(page: Any, count: int) -> None:
     page.set_script_timeout(60)
     rates = []
-    for _ in range(3):  # other work on the machine makes a rate lower, never higher
+    for _ in range(8):  # other work on the machine makes a rate lower, never higher
         result = page.execute_async_script(PAN, count, 90)
         assert result["drawn"] == count
         rates.append(1000 / np.diff(result["times"])[10:].mean())
