@@ -101,23 +101,23 @@ class ModelCard:
 
     def build(self, seed: int) -> NodeModel:
         """The model with freshly drawn parameters; the same for the same seed."""
-        kind = MODELS[self.model]
-        settings = split_settings([kind.settings_type, TrainingSettings], self.settings)[0]
-        self._require_memory(settings)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = kind(self.in_channels + self.label_channels, self.reader.out_channels(self.num_classes), settings)
-        model.label_channels = self.label_channels
-        return model
+            return self._construct()
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of each parameter and buffer of the model; nothing of their size is allocated."""
+        with torch.device("meta"):
+            model = self._construct()
+        return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+
+    def _construct(self) -> NodeModel:
         kind = MODELS[self.model]
         settings = split_settings([kind.settings_type, TrainingSettings], self.settings)[0]
         self._require_memory(settings)
-        with torch.device("meta"):
-            model = kind(self.in_channels, self.reader.out_channels(self.num_classes), settings)
-        return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        model = kind(self.in_channels + self.label_channels, self.reader.out_channels(self.num_classes), settings)
+        model.label_channels = self.label_channels
+        return model
 
     def _require_memory(self, settings: Any) -> None:
         """Refuse a model whose layers cannot fit in memory: parameters, gradients and two moments of each."""
