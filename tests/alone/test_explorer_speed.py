@@ -20,7 +20,7 @@ from tests.server.explorer.served import make_board, serving
 pytestmark = pytest.mark.slow
 
 LEAST_FRAMES = 20
-"""Frames a second that software drawing must reach here. The goal of 30 is measured on an idle machine; see the page."""
+"""Frames a second that software drawing must reach here; the goal of 30 is measured on an idle machine."""
 
 PAN = """
 const [count, frames, done] = arguments, map = explorer.map, places = new Uint16Array(2 * count);
