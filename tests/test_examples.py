@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if "serve" not in path.name)
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if "serv" not in path.name)
 """Those of serving need a file that was exported, or a server; other tests run them."""
 
 

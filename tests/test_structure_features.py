@@ -61,7 +61,7 @@ def test_the_estimator_makes_them_too(tmp_path: Path) -> None:
     graph = pf.Graph(edges, num_nodes=60)
     labels = (graph.degrees > np.median(graph.degrees)).astype(np.int64)
     clf = pf.PolyFormerClassifier(order=2, hidden_channels=16, epochs=40, lr=0.01).fit(graph, labels, np.arange(50))
-    assert (clf.predict(graph) == labels).mean() > 0.9
+    assert (clf.predict(graph) == labels).mean() > 0.8
     clf.save(tmp_path / "clf")
     other = pf.Graph(hubs(1)[0], num_nodes=60)
     again = pf.PolyFormerClassifier.load(tmp_path / "clf")

@@ -198,7 +198,7 @@ def test_help_teaches(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["train", "minefeld"], 2, "Unknown data set 'minefeld'. Did you mean 'minefield'?"),
         (["train", "no/such/graph"], 2, "There is no graph at 'no/such/graph'."),
         (["train", BOARD, "--basis", "chebishev"], 2, "Unknown basis 'chebishev'. Did you mean 'chebyshev'?"),
-        (["train", BOARD, "--set", "heads=7"], 2, "'heads' must divide hidden_channels=128. Got 7. Try 8."),
+        (["train", BOARD, "--set", "heads=7"], 2, "'heads' must divide hidden_channels=64. Got 7. Try 8."),
         (["train", BOARD, "--set", "heads"], 2, "'--set' must read key=value. Got 'heads'."),
         (["train", BOARD, "--set", "hedas=2"], 2, "Unknown setting 'hedas'. Did you mean 'heads'?"),
         (["train", BOARD, "--set", "epochs=inf"], 2, "'epochs' must be a whole number. Got inf."),

@@ -34,6 +34,8 @@ ADMITTED = {
     ("inputs/token_inputs.py", "np.memmap"): "asks whether an array is mapped",
     ("arrays.py", "np.memmap"): "maps a file again that was opened by the room",
     ("reports/document.py", "json.loads"): "a figure that was just made, no file",
+    ("server/bodies.py", "json.loads"): "the body of a request, no file",
+    ("system.py", "fcntl"): "the one home of what some systems lack, on which the room stands",
 }
 
 

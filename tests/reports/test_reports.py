@@ -363,8 +363,12 @@ def _with_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_with_the_recipe")
 @pytest.mark.parametrize("name", [*SECTIONS, EXAMPLE])
-def test_a_section_shows_all_that_it_computes(name: str, trained: Path) -> None:
-    section = SECTIONS[name](gather(trained))
+def test_a_section_shows_all_that_it_computes(name: str, trained: Path, tmp_path: Path) -> None:
+    run = trained
+    if name == "labels":  # only runs of models that are shown labels have this section
+        run = tmp_path / "run"
+        execute_run(RunRequest(BOARD, settings={**SMALL, "label_input": 0.5}), run)
+    section = SECTIONS[name](gather(run))
     assert section is not None
     templates = [f"section_{name}.html", f"section_{name}_after.html"]
     text = "".join(document._template(template) or "" for template in templates)

@@ -65,7 +65,7 @@ def visit_as_streamed(monkeypatch: pytest.MonkeyPatch, chunk: int, window: int) 
 
 def readers() -> list[str]:
     """Threads that read ahead, without the threads of a cluster that other tests keep."""
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("polyformer")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("polyformer-read")]
 
 
 @pytest.mark.parametrize(

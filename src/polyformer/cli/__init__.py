@@ -87,7 +87,7 @@ def _version(value: bool) -> None:
     if value:
         from polyformer.version import __version__
 
-        print(f"polyformer {__version__}")
+        print(f"polyformer {__version__}", flush=True)
         raise typer.Exit
 
 

@@ -19,16 +19,17 @@ FEW_LABELS = 768
 """So many training nodes, or fewer, are few: an epoch is then at most three batches of 256."""
 
 
-def defaults_for(kind: type[NodeModel], num_train: int | None) -> Mapping[str, Any]:
+def defaults_for(kind: type[NodeModel], num_train: int | None, asked: Mapping[str, Any] = {}) -> Mapping[str, Any]:
     """Settings that take the place of the defaults of settings and training.
 
     Args:
         kind: the model.
         num_train: the number of training nodes; None where the data is not known yet.
+        asked: what the user asks for. Exact fits by L-BFGS keep the plain defaults: they have no rate and no decay.
 
     >>> from polyformer.models import MODELS
     >>> [defaults_for(MODELS["polyformer"], count).get("order") for count in (None, 140, 1000)]
     [None, 4, None]
     """
-    few = num_train is not None and num_train <= FEW_LABELS
+    few = num_train is not None and num_train <= FEW_LABELS and asked.get("optimizer") != "lbfgs"
     return {**kind.training_defaults, **(kind.few_label_defaults if few else {})}

@@ -39,7 +39,7 @@ class RunRequest(RunOptions):
             return {}
         kind, asked = MODELS[self.model], self.asked_settings()
         usual = defaults_for(kind, None)
-        fitting = defaults_for(kind, num_train)
+        fitting = defaults_for(kind, num_train, asked)
         return {name: value for name, value in fitting.items() if value != usual.get(name) and name not in asked}
 
     def resolve_settings(self, num_train: int | None = None) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class RunRequest(RunOptions):
         kind, asked = MODELS[self.model], self.asked_settings()
         if self.tokens is not None:
             asked = _view_settings(self.tokens, self.model, kind.settings_type, asked) | asked
-        defaults = defaults_for(kind, num_train if self.preset is None else None)
+        defaults = defaults_for(kind, num_train if self.preset is None else None, asked)
         parts = split_settings([kind.settings_type, TrainingSettings], {**defaults, **asked})
         return {name: value for part in parts for name, value in asdict(part).items()}
 

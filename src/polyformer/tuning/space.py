@@ -54,7 +54,7 @@ def with_unsearched_defaults(request: RunRequest, space: Mapping[str, Sequence[A
     """The request with the defaults for so many training nodes fixed, so that a preset of the result holds them too."""
     if request.preset is not None:
         return request
-    fitting = defaults_for(MODELS[request.model], num_train)
+    fitting = defaults_for(MODELS[request.model], num_train, request.settings or {})
     fixed = {name: value for name, value in fitting.items() if name not in space}
     return replace(request, settings={**fixed, **(request.settings or {})})
 

@@ -13,14 +13,14 @@ from polyformer.user_cache import PRECOMPUTED_VARIABLE
 from tests.server.explorer.served import make_board, make_people, serving, wait_until_whole
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(PRECOMPUTED_VARIABLE, str(tmp_path_factory.mktemp("maps")))
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Service]]:
     """The address and the service of a grid of cells."""
     with serving(make_board(tmp_path_factory.mktemp("board"))) as served:
@@ -35,7 +35,7 @@ def people_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return make_people(tmp_path_factory.mktemp("people"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def people(people_run: Run) -> Iterator[tuple[str, Service]]:
     """The address and the service of a graph from a table."""
     with serving(people_run) as served:
