@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 import polyformer as pf
 from polyformer.columns import Column
-from polyformer.errors import InvalidData
+from polyformer.errors import FileCorrupt, InvalidData
 from polyformer.feature_scaling import FeatureScaling, ScaledFeatures
 from polyformer.importing import open_source
 from polyformer.propagation.disk import DiskEngine
@@ -242,3 +242,10 @@ def test_the_estimator_scales_graphs_from_python(tmp_path: Path) -> None:
     again = pf.PolyFormerClassifier.load(tmp_path / "clf")
     np.testing.assert_array_equal(again.predict_proba(graph), clf.predict_proba(graph))
     np.testing.assert_array_equal(again.filter_response([0, 1], [0.5], graph=graph), clf.filter_response([0, 1], [0.5]))
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 1), (2, 1), (0, 4), (0, 1 << 40)])
+def test_a_stored_scaling_of_columns_that_are_not_there(start: int, stop: int) -> None:
+    part = {"start": start, "stop": stop, "centre": 0.0, "spread": 1.0, "mean": 0.0, "deviation": 1.0}
+    with pytest.raises(FileCorrupt, match=r"names columns outside 0\.\.2"):
+        FeatureScaling.from_json({"num_columns": 3, "parts": [part]})

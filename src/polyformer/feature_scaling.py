@@ -14,6 +14,7 @@ import numpy as np
 
 from polyformer.column_statistics import NO_ROWS, ColumnStatistics, counted_pieces
 from polyformer.columns import Column, feature_names, vector_spans
+from polyformer.errors import FileCorrupt
 
 __all__ = ["FeatureScaling", "ScaledColumns", "ScaledFeatures"]
 
@@ -178,7 +179,12 @@ class FeatureScaling:
         """The scaling from its JSON object; None, which older versions wrote, means no scaling."""
         if content is None:
             return None
-        return cls(content["num_columns"], tuple(ScaledColumns(**part) for part in content["parts"]))
+        num_columns, parts = content["num_columns"], tuple(ScaledColumns(**part) for part in content["parts"])
+        if not all(0 <= part.start <= part.stop <= num_columns for part in parts):
+            raise FileCorrupt(
+                f"A scaling of features names columns outside 0..{num_columns - 1}. Restore it from a copy."
+            )
+        return cls(num_columns, parts)
 
 
 class ScaledFeatures:

@@ -84,8 +84,12 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
 
 
 def _is_finite(value: Any) -> bool:
-    number = not isinstance(value, bool) and isinstance(value, numbers.Real)
-    return number and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that is too large for a float
+        return False
 
 
 def _is_union(hint: Any) -> bool:

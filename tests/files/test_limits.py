@@ -164,3 +164,10 @@ def test_a_matlab_file_that_claims_much(tmp_path: Path) -> None:
 def test_names_that_no_system_takes_are_refused_in_a_sentence(load: Callable[[str], object], name: str) -> None:
     with pytest.raises(PolyformerError):
         load(name)
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), "1" + "0" * 400])
+@pytest.mark.parametrize("name", ["lr", "epochs"])
+def test_numbers_that_no_float_holds_are_refused_in_a_sentence(name: str, value: object) -> None:
+    with pytest.raises(InvalidParameter, match=f"'{name}' must be"):
+        pf.train("minefield:width=9,height=8", **{name: value})
