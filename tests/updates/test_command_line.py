@@ -224,3 +224,9 @@ def test_integer_ids_that_are_node_numbers(tmp_path: Path) -> None:
     assert task.graph.adjacency().toarray()[4].tolist() == [2.5, 0, 0, 0, 0]
     apply(tmp_path / "graph", tables(tmp_path / "d", change_edges="source,target,weight\n0,4,7\n"))
     assert Task.load(tmp_path / "graph").graph.adjacency()[0, 4] == 7
+
+
+def test_a_table_without_rows_changes_nothing(tmp_path: Path, graph: Path) -> None:
+    before = edges_of(Task.load(graph))
+    assert run("update", graph, tables(tmp_path / "changes", edges="action,source,target\n")) == 0
+    assert edges_of(Task.load(graph)) == before

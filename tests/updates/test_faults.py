@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyformer.errors import WriteFailed
+from polyformer.errors import FileCorrupt, WriteFailed
 from polyformer.graph import Graph
 from polyformer.tokens import open_tokens, write_tokens
 from polyformer.updates import graph_directory
@@ -88,3 +88,22 @@ def test_readers_open_whole_versions_while_a_graph_changes(tmp_path: Path) -> No
     stop.set()
     reader.join()
     assert failures == []
+
+
+def test_damage_in_the_middle_of_a_log_is_noticed_on_opening(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    ring = np.stack([np.arange(200), (np.arange(200) + 1) % 200])
+    graph = Graph(ring, random.standard_normal((200, 3)))
+    write_tokens(graph, tmp_path / "t", order=2)
+    for node in (3, 90, 150):
+        graph = graph.updated(set_features={node: random.standard_normal(3)})
+        update_tokens(tmp_path / "t", graph)
+    record = open_tokens(tmp_path / "t").layers.records[0]
+    log = next((tmp_path / "t").glob("changes*.log"))
+    damaged = bytearray(log.read_bytes())
+    start = record.begin * 3 * 4  # rows of three float32
+    damaged[start : start + 4] = b"\0\0\0\0"
+    assert damaged != log.read_bytes()
+    log.write_bytes(damaged)
+    with pytest.raises(FileCorrupt, match="later changes of the tokens follow"):
+        open_tokens(tmp_path / "t")

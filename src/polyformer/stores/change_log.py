@@ -32,6 +32,8 @@ AGAIN = "Make the tokens again."
 _MAGIC = b"PFLAYER2"
 _HEAD = struct.Struct("<8sII")  # magic, bytes of the header, hash of the header
 _ALIGN = 64
+_SMALL_BYTES = 4 << 20
+"""A log of at most so many bytes is read whole in a few milliseconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +67,7 @@ def read_records(
 ) -> tuple[list[Record], np.ndarray]:
     """The whole records of a log, memory-mapped, and the bytes that they take; none where there is no log.
 
-    Only the last record can be half written, so it alone is hashed whole.
+    Every record of a small log is hashed whole. Of a large one the last record alone is, as only it can be half written.
 
     Args:
         row_shape: (K+1, d).
@@ -77,6 +79,7 @@ def read_records(
     with reading(path), open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         content: Any = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b""
+    whole = whole or size <= _SMALL_BYTES
     records: list[Record] = []
     at = 0
     header = _header(content, 0, path)

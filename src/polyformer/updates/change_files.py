@@ -80,7 +80,10 @@ def split_by_action(file: Path, what: str, folder: Path) -> list[ChangeTable]:
             f"add_{what}, change_{what} or remove_{what}."
         )
     text = {name: pa.string() for name in table.names} if file.name.lower().endswith(_ENDINGS[:4]) else {}
-    whole = pa.Table.from_batches(list(table.batches(table.names, text)))
+    batches = list(table.batches(table.names, text))
+    if not batches:  # a head without rows
+        return []
+    whole = pa.Table.from_batches(batches)
     said = pc.utf8_lower(pc.utf8_trim_whitespace(whole.column(column).cast(pa.string())))
     strange = pc.invert(pc.fill_null(pc.is_in(said, pa.array([w for words in ACTIONS.values() for w in words])), False))
     if pc.any(strange).as_py():
