@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from polyformer.arrays import row_pieces
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidData
 from polyformer.feature_scaling import FeatureScaling, ScaledFeatures
-from polyformer.files import array_digest, new_directory, write_npy
+from polyformer.files import array_digest, is_folder, new_directory, write_npy
 from polyformer.graph_change_checks import change_arrays
 from polyformer.graph_changes import MOST_CHANGES, GraphChange
 from polyformer.graph_checks import (
@@ -338,7 +338,7 @@ class Graph:
             verify: also recompute the content hash, which reads every byte.
         """
         folder = Path(directory)
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise DataNotFound(f"There is no graph directory '{folder}'. Check the path, or make one with Graph.save.")
         return open_version(folder, lambda manifest: cls._load_version(folder, manifest, verify))
 

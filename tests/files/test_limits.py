@@ -171,3 +171,10 @@ def test_names_that_no_system_takes_are_refused_in_a_sentence(load: Callable[[st
 def test_numbers_that_no_float_holds_are_refused_in_a_sentence(name: str, value: object) -> None:
     with pytest.raises(InvalidParameter, match=f"'{name}' must be"):
         pf.train("minefield:width=9,height=8", **{name: value})
+
+
+@pytest.mark.parametrize("open_it", [pf.open_tokens, pf.Graph.load, pf.Run.open, pf.PolyFormerClassifier.load])
+def test_folders_of_names_that_no_system_takes(open_it: Callable[[str], object]) -> None:
+    for name in ("x" * 5000, "nul\0"):
+        with pytest.raises(PolyformerError):
+            open_it(name)

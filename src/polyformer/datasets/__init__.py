@@ -11,6 +11,7 @@ from pathlib import Path
 from polyformer.columns import Column
 from polyformer.datasets.base import Counts, Dataset
 from polyformer.errors import DataNotFound, UnknownName
+from polyformer.files import is_there
 from polyformer.registry import Registry, check_options, parse_spec
 from polyformer.reporter import SILENT, Reporter
 from polyformer.tasks import Task
@@ -76,7 +77,7 @@ def load_dataset(
         >>> task.graph.num_nodes, task.num_classes, task.metric, len(task.splits)
         (200, 2, 'roc_auc', 10)
     """
-    if data_name(name) not in DATASETS and _is_there(name):
+    if data_name(name) not in DATASETS and is_there(name):
         return load_source(name, root, protocol, reporter=reporter)
     key, options = parse_spec(name)
     dataset = DATASETS[key]
@@ -85,14 +86,6 @@ def load_dataset(
     task = dataset.load(place, dataset.choose_protocol(protocol), reporter=reporter, **options)
     task.graph.published = True
     return task
-
-
-def _is_there(path: str) -> bool:
-    """Whether there is a file or a folder; no system has one of a name that is too long for it."""
-    try:
-        return Path(path).exists()
-    except (OSError, ValueError):
-        return False
 
 
 def load_source(
@@ -114,7 +107,7 @@ def load_source(
     """
     if data_name(source) in DATASETS:
         return load_dataset(source, root, protocol, reporter=reporter)
-    if not _is_there(source):
+    if not is_there(source):
         if "/" not in source and not source.startswith("."):
             DATASETS[source.partition(":")[0]]  # raises an error that names the nearest data set
         raise DataNotFound(f"There is no graph at '{source}'. Check the path.")

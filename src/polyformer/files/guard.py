@@ -22,6 +22,8 @@ __all__ = [
     "GET_AGAIN",
     "RESTORE",
     "check_gzip",
+    "is_folder",
+    "is_there",
     "open_regular",
     "read_small",
     "reading",
@@ -37,6 +39,22 @@ GET_AGAIN = "Get the file again."
 """What to do about a damaged file that was published."""
 
 _NO_MEMORY = "There is not enough memory to read '{path}'. Close other programs, or use a machine with more memory."
+
+
+def is_there(path: str | Path) -> bool:
+    """Whether there is a file or a folder; no system has one whose name it does not take, e.g. one that is too long."""
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(path: str | Path) -> bool:
+    """Whether there is a folder; see :func:`is_there`."""
+    try:
+        return Path(path).is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 @contextlib.contextmanager

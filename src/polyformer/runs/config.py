@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from polyformer.errors import DataNotFound, FileCorrupt
-from polyformer.files import read_json, reporting_io_errors, write_json
+from polyformer.files import is_folder, read_json, reporting_io_errors, write_json
 from polyformer.files.run_names import CONFIG
 from polyformer.files.run_schemas import ANY_CONFIG, ESTIMATOR_CONFIG, MODEL_CONFIG, RUN_CONFIG
 from polyformer.runs.facts import DataFacts
@@ -36,7 +36,7 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 def check_run(directory: Path) -> None:
     """Refuse a directory that does not hold a run, which knows its data."""
-    if not directory.is_dir():
+    if not is_folder(directory):
         raise DataNotFound(f"There is no run directory '{directory}'. Check the path, or start a run with --out.")
     if "data" not in read_json(directory / CONFIG, ANY_CONFIG):
         raise FileCorrupt(

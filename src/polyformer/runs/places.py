@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from polyformer.datasets import DATASETS, data_name
-from polyformer.files import reporting_io_errors
+from polyformer.files import is_there, reporting_io_errors
 from polyformer.presets import is_preset_file
 from polyformer.training.distributed import ALONE, Workers
 
@@ -26,7 +26,7 @@ def place_of_preset(preset: str) -> str:
 
 def place_of_data(data: str) -> str:
     """A path as an absolute one, so that the run finds its data from anywhere; a data set's name as it is."""
-    return data if data_name(data) in DATASETS or not Path(data).exists() else str(Path(data).resolve())
+    return data if data_name(data) in DATASETS or not is_there(data) else str(Path(data).resolve())
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import numpy as np
 
 from polyformer.devices import choose_device
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter, OutputExists
-from polyformer.files import new_directory
+from polyformer.files import is_folder, new_directory
 from polyformer.filters import Filters
 from polyformer.graph import Graph
 from polyformer.label_input import KnownLabels
@@ -72,7 +72,7 @@ class Run:
     def open_model(cls, path: str | Path) -> Run:
         """A run or a saved classifier: whatever has a model."""
         run = cls(path)
-        if not run.path.is_dir():
+        if not is_folder(run.path):
             raise DataNotFound(f"There is no directory '{path}'. Pass a run directory or a saved classifier.")
         read_config(run.path)
         return run

@@ -67,7 +67,7 @@ def read_records(
 ) -> tuple[list[Record], np.ndarray]:
     """The whole records of a log, memory-mapped, and the bytes that they take; none where there is no log.
 
-    Every record of a small log is hashed whole. Of a large one the last record alone is, as only it can be half written.
+    Every record of a small log is hashed whole. Of a large log the last record alone is: only it can be half written.
 
     Args:
         row_shape: (K+1, d).

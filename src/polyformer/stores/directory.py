@@ -13,6 +13,7 @@ from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter
 from polyformer.files import (
     check_samples,
     check_sealed,
+    is_folder,
     map_npy,
     open_regular,
     plain_name,
@@ -54,7 +55,7 @@ class StoredTokens:
         verify: bool = False,
     ) -> None:
         self.directory = Path(directory)
-        if not self.directory.is_dir():
+        if not is_folder(self.directory):
             raise DataNotFound(
                 f"There is no token directory '{self.directory}'. Make one with: polyformer tokens DATASET --out DIR."
             )
