@@ -29,7 +29,16 @@ def started(process: WarmProcess) -> httpx.Client:
     process.wait_until(lambda: address.search(process.output) is not None)
     found = address.search(process.output)
     assert found is not None
-    return httpx.Client(base_url=found[1], trust_env=False, timeout=30)
+    client = httpx.Client(base_url=found[1], trust_env=False, timeout=30)
+    process.wait_until(lambda: _answers(client))
+    return client
+
+
+def _answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/health").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def options(place: Path) -> list[str]:
