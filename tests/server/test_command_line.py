@@ -29,14 +29,13 @@ def started(process: WarmProcess) -> httpx.Client:
     process.wait_until(lambda: address.search(process.output) is not None)
     found = address.search(process.output)
     assert found is not None
-    client = httpx.Client(base_url=found[1], trust_env=False, timeout=30)
-    process.wait_until(lambda: _answers(client))
-    return client
+    process.wait_until(lambda: _answers(found[1]))
+    return httpx.Client(base_url=found[1], trust_env=False, timeout=30)
 
 
-def _answers(client: httpx.Client) -> bool:
+def _answers(address: str) -> bool:
     try:
-        return client.get("/health").status_code == 200
+        return httpx.get(f"{address}/health", trust_env=False).status_code == 200
     except httpx.TransportError:
         return False
 
