@@ -1,45 +1,50 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from polyformer.cli.display import Display
-from polyformer.cli.options import DataRoot, StoredTokens, TrainedRun
+from polyformer.cli.options import DataRoot, StoredTokens, TrainedRun, dataclass_options
 
 __all__ = ["serve"]
 
 
-def serve(
-    run: TrainedRun,
+@dataclass(frozen=True)
+class ServeOptions:
+    """Options of `polyformer serve`."""
+
+    run: TrainedRun
     graph: Annotated[
         str | None,
         typer.Option(metavar="PATH", help="Another graph with the same features. [default: the graph of the run]"),
-    ] = None,
-    tokens: StoredTokens = None,
+    ] = None
+    tokens: StoredTokens = None
     host: Annotated[str, typer.Option(help="Address to listen on; any other than this machine needs --token.")] = (
         "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8750,
+    )
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8750
     token: Annotated[
         str | None,
         typer.Option(
             envvar="POLYFORMER_TOKEN",
             help="Requests must carry this as `Authorization: Bearer TOKEN`.",
         ),
-    ] = None,
+    ] = None
     writable: Annotated[
         bool,
         typer.Option("--writable", help="Let POST /updates change the graph directory, and the tokens with it."),
-    ] = False,
+    ] = False
     tolerance: Annotated[
         float, typer.Option(help="With --writable: how far tokens may be from exact ones; see `polyformer tokens`.")
-    ] = 1e-3,
-    check: Annotated[
-        bool, typer.Option("--check", help="Open everything, say what would be served, and stop.")
-    ] = False,
-    data_root: DataRoot = None,
-) -> None:
+    ] = 1e-3
+    check: Annotated[bool, typer.Option("--check", help="Open everything, say what would be served, and stop.")] = False
+    data_root: DataRoot = None
+
+
+@dataclass_options
+def serve(options: ServeOptions) -> None:
     """Answer over HTTP: predictions and filters of nodes, by your own node ids.
 
     `http://127.0.0.1:8750/docs` lists all addresses. Needs the extra `serve`.
@@ -54,6 +59,12 @@ def serve(
 
     - `POLYFORMER_TOKEN=secret polyformer serve runs/my-run --host 0.0.0.0` — other machines may ask, with the token
     """
+    _require_packages()
+    _serve(options)
+
+
+def _require_packages() -> None:
+    """Refuse to go on without the packages of the extra ``serve``."""
     try:
         import uvicorn  # noqa: F401
     except ImportError:
@@ -62,6 +73,10 @@ def serve(
         raise MissingDependency(
             "'serve' needs uvicorn and starlette. Install them with: pip install 'polyformer[serve]'"
         ) from None
+
+
+def _serve(options: ServeOptions) -> None:
+    """Open everything, say where it is served, and answer until the process is told to stop."""
     import gc
     import sys
     import traceback
@@ -76,10 +91,11 @@ def serve(
 
     display = Display()
     limits = Limits()
-    listening = bind_port(host, port, token)
+    listening = bind_port(options.host, options.port, options.token)
     with display.reporter() as reporter:
+        root = None if options.data_root is None else str(options.data_root)
         service = Service(
-            run, graph, tokens, None if data_root is None else str(data_root), writable, tolerance, reporter
+            options.run, options.graph, options.tokens, root, options.writable, options.tolerance, reporter
         )
     about = service.about()
     address = listening.getsockname()
@@ -91,8 +107,8 @@ def serve(
     sys.stdout.flush()  # whoever reads this line from a file or a pipe starts asking when it is there
     gc.freeze()  # what lives as long as the process need not be looked at when an old state is cleared away
     try:
-        server = make_server(make_app(service, limits, token, complain), limits)
-        if not check:
+        server = make_server(make_app(service, limits, options.token, complain), limits)
+        if not options.check:
             server.run(sockets=[listening])
     finally:
         listening.close()
