@@ -48,7 +48,7 @@ TABLES: dict[str, tuple[str, str, str]] = {
     "no nodes": (EDGES, "id,label\n", r"The column 'id' of 'nodes.csv' is empty"),
     "empty nodes": (EDGES, "", r"nodes.csv' is an empty table"),
     "no source": ("a1,target,b1\na,b,0\n", NODES, r"looks like the source\. Its columns are: a1, target, b1"),
-    "no id": (EDGES, NODES.replace("id,", "key,"), r"the id\. Its columns are: key, label, split, age\. Name it"),
+    "no id": (EDGES, NODES.replace("id,", "key,") + "a,x,,4\n", r"the id\. Its columns are: key, label, split, age\."),
     "two labels": (EDGES, NODES.replace("age", "class"), r"Both 'label' and 'class' of 'nodes.csv' could be the label"),
     "same column twice": (EDGES, NODES.replace("age", "id"), r"more than one column 'id'"),
     "infinite feature": (EDGES, NODES.replace(",2\n", ",inf\n"), r"Got inf in row 2 of 'nodes.csv'"),

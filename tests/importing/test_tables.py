@@ -79,6 +79,24 @@ def test_the_summary_shows_what_was_matched(tables: Path, tmp_path: Path) -> Non
     assert shown[:2] == lines[:2]
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_the_first_column_is_the_id_where_no_name_says_so(tmp_path: Path, example: Example, ending: str) -> None:
+    write_table(example.edges(), tmp_path / "edges.csv")
+    nodes = example.nodes()
+    write_table(nodes.rename_columns(["customer", *nodes.column_names[1:]]), tmp_path / f"nodes.{ending}")
+    lines = import_graph(tmp_path, tmp_path / "graph").lines()
+    assert f"nodes.{ending}: 'customer' → id" in lines
+    assert any("'customer' is read as the id" in line for line in lines)
+    assert Graph.load(tmp_path / "graph").structure_fingerprint == expected(example, False).structure_fingerprint
+
+
+def test_a_column_of_labels_is_proposed_where_there_is_none(tmp_path: Path, example: Example) -> None:
+    write_table(example.edges(), tmp_path / "edges.csv")
+    write_table(example.nodes().drop_columns(["label", "split"]), tmp_path / "nodes.csv")
+    lines = import_graph(tmp_path, tmp_path / "graph").lines()
+    assert any("--label-column, such as 'colour'" in line for line in lines)
+
+
 def test_options_overrule_names(tmp_path: Path, example: Example) -> None:
     edges = example.edges(weighted=True).rename_columns(["who", "whom", "strength"])
     nodes = example.nodes().rename_columns(["key", "species", "part", "age", "colour"])

@@ -115,9 +115,11 @@ def _check_pointers(num_nodes: int, destination: Path) -> None:
 def _notes(source: Source, task: Task, rows: int, loops: int, edges: int) -> tuple[str, ...]:
     notes = [*source.notes]
     if source.labels is None or not source.labels.known.any():
+        candidates = [match.column for match in source.matched if match.role.startswith("category")]
+        such_as = f", such as '{candidates[-1]}'" if candidates else ""
         notes.append(
             "There are no labels, so nothing can be trained on this graph; tokens and predictions can be made. "
-            "--label-column names a column of labels."
+            f"To have labels, import again and name their column with --label-column{such_as}."
         )
     elif task.protocol not in ("fixed", "none"):
         sizes = " / ".join(f"{len(part):,}" for part in (task.splits[0].train, task.splits[0].val, task.splits[0].test))

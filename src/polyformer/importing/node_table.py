@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from polyformer.errors import InvalidData
 from polyformer.importing.column_choice import ColumnChoice, plain
@@ -13,6 +14,7 @@ from polyformer.importing.column_roles import NODE_ROLES, match_column, require_
 from polyformer.importing.edges import as_ids, id_kind
 from polyformer.importing.features import TableFeatures
 from polyformer.importing.identifiers import DenseIds, IntegerIds, NodeIds, StringIds, find_duplicate
+from polyformer.importing.kinds import is_string
 from polyformer.importing.labels import Labels, encode_labels, encode_split, split_by_time
 from polyformer.importing.options import ColumnMatch, ImportOptions
 from polyformer.importing.tables import CsvTable, Table
@@ -46,12 +48,12 @@ class NodeTable:
         free = [name for name in names if name not in (self.given or {})]
         if self.given is not None and sum(name.strip().lower() in NODE_ROLES["label"] for name in free) > 1:
             given["label"] = given["label"] or ""  # a graph that a model is applied to needs no labels
-        self.id_column = require_column("id", NODE_ROLES["id"], free, given["id"], self.name)
+        self.id_column, id_notes = self._find_ids(free, given["id"])
         self.label_column, self.split_column = (
             match_column(role, NODE_ROLES[role], free, given[role], self.name) for role in ("label", "split")
         )
         self.kind = options.id_type if options.id_type != "auto" else id_kind(table.schema, self.id_column, self.name)
-        notes = self._leave_out([role for role in ("label", "split") if given[role] == ""])
+        notes = id_notes + self._leave_out([role for role in ("label", "split") if given[role] == ""])
         columns = self._read(notes)
         self.ids = self._node_ids(columns)
         if self.label_column is not None:
@@ -69,6 +71,24 @@ class NodeTable:
             self.split = split_by_time(columns[options.split_by], self.labels, options.split_by, self.name)
         self.notes = tuple(notes)
         self.matched = self._matches()
+
+    def _find_ids(self, names: list[str], given: str | None) -> tuple[str, list[str]]:
+        """The column of ids, and a note where no name says so: the first column, if each of its values stands once."""
+        column = match_column("id", NODE_ROLES["id"], names, given, self.name)
+        if column is None and given is None and names and self._can_be_ids(names[0]):
+            note = f"'{names[0]}' is read as the id: no other column looks like it. --id-column names another."
+            return names[0], [note]
+        return column or require_column("id", NODE_ROLES["id"], names, given, self.name), []
+
+    def _can_be_ids(self, name: str) -> bool:
+        """Whether a column holds text or integers, none missing and none twice."""
+        kind = self.table.schema.field(name).type
+        if not (is_string(kind) or pa.types.is_integer(kind)):
+            return False
+        types = {name: pa.string()} if is_string(kind) else {}
+        parts = [plain(batch.column(0)) for batch in self.table.batches([name], types)]
+        values = pa.chunked_array(parts, parts[0].type if parts else pa.string())
+        return values.null_count == 0 and pc.count_distinct(values).as_py() == len(values)
 
     def _leave_out(self, ignored: list[str]) -> list[str]:
         """Keep ignored columns out of the features, unless the user names them as features; returns a note for each."""
