@@ -8,6 +8,8 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
+from polyformer.objectives import label_units
+
 __all__ = ["KnownLabels", "LabelMask", "LabelMasks", "label_width"]
 
 _STREAM = 3
@@ -41,11 +43,14 @@ class KnownLabels:
     """The labels that a model is shown, as rows of L columns; all other nodes of the graph have zeros there.
 
     A class is a one among C columns. A real value is its standardised value and a one, which tells it from no value.
+    Under a mask, real values are standardised by those that the mask shows: the mean of all values would tell of the
+    hidden ones.
 
     Attributes:
         num_nodes: N, number of nodes of the graph.
         nodes: (n,) ids of the nodes whose labels are shown, each once.
-        columns: (n, L) float32, the columns of these nodes.
+        columns: (n, L) float32, the columns of these nodes where no mask hides any.
+        values: (n,) float64, the real values themselves; None for classes.
 
     Example:
         >>> known = KnownLabels.of(4, np.array([3, 1]), np.array([0, 2]), num_classes=3)
@@ -58,6 +63,7 @@ class KnownLabels:
     num_nodes: int
     nodes: np.ndarray
     columns: np.ndarray
+    values: np.ndarray | None = None
 
     @classmethod
     def of(
@@ -75,13 +81,13 @@ class KnownLabels:
             num_classes: C; 0 for real values.
             units: centre and scale of real values.
         """
-        columns = np.zeros((len(nodes), label_width(num_classes)), np.float32)
+        ids = np.asarray(nodes, np.int64)
         if num_classes:
-            columns[np.arange(len(nodes)), labels] = 1.0
-        else:
-            columns[:, 0] = (labels - units[0]) / units[1]
-            columns[:, 1] = 1.0
-        return cls(num_nodes, np.asarray(nodes, np.int64), columns)
+            columns = np.zeros((len(ids), num_classes), np.float32)
+            columns[np.arange(len(ids)), labels] = 1.0
+            return cls(num_nodes, ids, columns)
+        values = np.asarray(labels, np.float64)
+        return cls(num_nodes, ids, _standardised(values, units), values)
 
     @classmethod
     def none(cls, num_nodes: int, width: int) -> KnownLabels:
@@ -97,17 +103,41 @@ class KnownLabels:
         """The same labels in a graph that has more nodes, the additional ones without labels."""
         return replace(self, num_nodes=num_nodes)
 
+    def shown_columns(self, mask: LabelMask | None = None) -> np.ndarray:
+        """The columns of the labelled nodes, (n, L) float32; rows of labels that the mask hides are zero."""
+        if mask is None:
+            return self.columns
+        if self.values is None:
+            return self.columns * ~mask.hidden[:, None]
+        columns = np.zeros_like(self.columns)
+        shown = self.values[~mask.hidden]
+        if len(shown):
+            columns[~mask.hidden] = _standardised(shown, label_units(shown))
+        return columns
+
     def matrix(self, mask: LabelMask | None = None) -> sp.csr_matrix:
-        """The columns of all nodes, (N, L) float32; rows of labels that the mask hides are zero."""
-        shown = slice(None) if mask is None else ~mask.hidden
-        nodes, columns = self.nodes[shown], self.columns[shown]
-        place, column = np.nonzero(columns)
-        entries = columns[place, column], (nodes[place], column)
+        """The columns of all nodes, (N, L) float32; rows of labels that the mask hides are zero.
+
+        Real values keep an entry of their own where they are zero, as they are not zero under every mask.
+        """
+        columns = self.shown_columns(mask)
+        stored = columns != 0 if self.values is None else np.ones(columns.shape, bool)
+        if mask is not None:
+            stored[mask.hidden] = False
+        place, column = np.nonzero(stored)
+        entries = columns[place, column], (self.nodes[place], column)
         return sp.csr_matrix(entries, shape=(self.num_nodes, self.width), dtype=np.float32)
 
     def hidden_nodes(self, mask: LabelMask) -> np.ndarray:
         """Ids of the nodes whose labels the mask hides, sorted."""
         return np.sort(self.nodes[mask.hidden])
+
+
+def _standardised(values: np.ndarray, units: tuple[float, float]) -> np.ndarray:
+    """Real values in their units, and a flag: (n,) -> (n, 2) float32."""
+    columns = np.ones((len(values), 2), np.float32)
+    columns[:, 0] = (values - units[0]) / units[1]
+    return columns
 
 
 @dataclass(frozen=True)

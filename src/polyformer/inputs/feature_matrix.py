@@ -50,34 +50,32 @@ class FeatureMatrix:
             turned = sp.csr_matrix(entries.T)
             self.positions = turned.data
             self.transposed = replace(SparseBlock.of_matrix(turned), values=self._values()[self.positions])
-            self._all_values = self._values()
         self._on_devices: dict[torch.device, DeviceMatrix | Tensor | None] = {}
 
     def show_labels(self, mask: LabelMask | None) -> None:
         """Set the columns of the labels that the mask hides to zero; None shows all known labels."""
         assert self.labels is not None, "there are label columns"
         self._on_devices.clear()  # copies that show other labels
+        shown = self.labels.shown_columns(mask)
         if self.dense is not None:
-            shown = self.labels.columns if mask is None else self.labels.columns * ~mask.hidden[:, None]
             self.dense[torch.from_numpy(self.labels.nodes), self.num_features :] = torch.from_numpy(shown)
             return
-        values = self._all_values
-        if mask is not None:
-            hidden = np.zeros(self.shape[0], bool)
-            hidden[self.labels.nodes[mask.hidden]] = True
-            rows, entries = self._label_entries
-            values = values.copy()
-            values[entries[hidden[rows]]] = 0
+        entries, places, columns = self._label_entries
+        values = self._values().copy()
+        values[entries] = shown[places, columns]
         self.matrix = replace(self.matrix, values=values)
         self.transposed = replace(self.transposed, values=values[self.positions])
         self.source = sp.csr_matrix((values, self.source.indices, self.source.indptr), self.shape)
 
     @cached_property
-    def _label_entries(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of sparse features: the row of each entry that belongs to a label, and its place among all entries."""
+    def _label_entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of sparse features: the entries of labels among all entries, the place of their label, and its column."""
+        assert self.labels is not None
         entries = np.flatnonzero(self.matrix.indices >= self.num_features)
         rows = np.searchsorted(self.matrix.indptr, entries, side="right") - 1
-        return rows, entries
+        place_of_node = np.zeros(self.shape[0], np.int64)
+        place_of_node[self.labels.nodes] = np.arange(len(self.labels.nodes))
+        return entries, place_of_node[rows], self.matrix.indices[entries] - self.num_features
 
     def product(self, weight: Tensor, dropout: float = 0.0) -> Tensor:
         """dropout(X) W on the device of W, with gradients for W: (d, c) -> (N, c)."""
