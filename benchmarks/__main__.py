@@ -56,6 +56,7 @@ def commands(folder: Path, scratch: Path) -> list[tuple[str, list[str]]]:
         *both,
         ("Growth of time and memory", ["benchmarks.growth", *growth]),
         ("Time to the published score", ["benchmarks.scores", *score]),
+        ("The cascade: epochs and memory", ["benchmarks.cascade", "--json", str(folder / "cascade.json")]),
         ("Tables with raw columns", ["benchmarks.tables", "--json", str(folder / "tables.json")]),
         ("Several runs on several cores", ["benchmarks.workers", "--json", str(folder / "workers.json")]),
         ("Streaming tokens from disk", ["benchmarks.streaming", "--json", str(folder / "streaming.json")]),

@@ -9,10 +9,18 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn import SAGEConv
 
 from polyformer.graph import Graph
 from polyformer.models.parts.full_graph import edge_tensor
-from polyformer.models.parts.graph_layers import ChebyshevConvolution, GraphAttention, GraphConvolution, bind_operator
+from polyformer.models.parts.graph_layers import (
+    ChebyshevConvolution,
+    GraphAttention,
+    GraphConvolution,
+    MeanConvolution,
+    bind_mean,
+    bind_operator,
+)
 
 RANDOM = np.random.default_rng(0)
 EDGES = np.unique(np.sort(RANDOM.integers(0, 27, (2, 60)), axis=0), axis=1)  # the last three nodes are alone
@@ -56,3 +64,19 @@ def test_reads_sparse_features(name: str) -> None:
     x = torch.randn(30, 3).relu()
     edges = (edge_tensor(PLAIN),) if name.startswith("gat") else ()
     assert torch.allclose(layer(x.to_sparse_coo(), *edges), layer(x, *edges), atol=1e-5)
+
+
+@pytest.mark.parametrize("graph", [PLAIN, WEIGHTED], ids=["plain", "weighted"])
+@pytest.mark.parametrize(("wide", "narrow"), [(8, 3), (3, 8)])
+def test_means_of_neighbours_equal_those_of_a_sage_convolution(wide: int, narrow: int, graph: Graph) -> None:
+    torch.manual_seed(0)
+    layer, theirs = MeanConvolution(wide, narrow), SAGEConv(wide, narrow)
+    theirs.load_state_dict(layer.state_dict())
+    bind_mean(layer, graph)
+    x = torch.randn(30, wide, requires_grad=True)
+    outputs, expected = layer(x), theirs(x, edge_tensor(graph))
+    assert torch.allclose(outputs, expected, atol=1e-5)
+    direction = torch.randn_like(outputs)
+    of_ours = gradients(layer, x, outputs, direction)
+    of_theirs = torch.autograd.grad((expected * direction).sum(), [x, *theirs.parameters()])
+    assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(of_ours, of_theirs, strict=True))

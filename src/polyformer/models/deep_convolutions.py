@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
-from torch.nn import functional
 
 from polyformer.graph import Graph
 from polyformer.models.contract import Workload
@@ -20,7 +19,9 @@ from polyformer.models.parts.full_graph import (
     edge_tensor,
     require_message_memory,
 )
-from polyformer.models.parts.graph_layers import GraphConvolution, bind_operator
+from polyformer.models.parts.graph_layers import GraphConvolution, MeanConvolution, bind_mean, bind_operator
+from polyformer.nn.functional import Dropout
+from polyformer.nn.stage_functions import finish_stage
 from polyformer.parameter_checks import check_heads, check_positive
 from polyformer.reporter import Reporter
 from polyformer.settings import setting
@@ -69,6 +70,7 @@ class DeepModel(FullGraphModel):
         self.convolutions = nn.ModuleList(self.convolution(hidden) for _ in layers)
         self.norms = nn.ModuleList(_NORMS[settings.norm](hidden) for _ in layers)
         self.shortcuts = nn.ModuleList(nn.Linear(hidden, hidden) for _ in layers if settings.residual)
+        self.dropout = Dropout(settings.dropout)
         self.edges: tuple[Tensor, ...] = ()
 
     @abstractmethod
@@ -81,14 +83,13 @@ class DeepModel(FullGraphModel):
         self.edges = (edge_tensor(graph),)
 
     def encode(self) -> Tensor:
-        dropout, device = self.settings.dropout, self.input.weight.device
-        edges = [part.to(device) for part in self.edges]
-        hidden = functional.dropout(self.features.linear(self.input).relu(), dropout, self.training)
+        edges = [part.to(self.input.weight.device) for part in self.edges]
+        hidden = self.dropout(self.features.linear(self.input).relu())
         for i, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
             out = convolution(hidden, *edges)
             if self.settings.residual:
                 out = out + self.shortcuts[i](hidden)
-            hidden = functional.dropout(norm(out).relu(), dropout, self.training)
+            hidden = finish_stage(out, None, norm, self.dropout.p, self.training)
         return self.output(hidden)
 
 
@@ -113,9 +114,10 @@ class DeepSAGEModel(DeepModel):
     """
 
     def convolution(self, channels: int) -> nn.Module:
-        from torch_geometric.nn import SAGEConv
+        return MeanConvolution(channels, channels)
 
-        return SAGEConv(channels, channels)
+    def prepare(self, graph: Graph, workload: Workload, reporter: Reporter) -> None:
+        bind_mean(self, graph)
 
 
 @dataclass(frozen=True)

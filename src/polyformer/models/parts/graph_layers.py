@@ -16,7 +16,15 @@ from polyformer.models.contract import bound
 from polyformer.operators import Operator
 from polyformer.propagation.differentiable import DifferentiableOperator
 
-__all__ = ["ChebyshevConvolution", "GraphAttention", "GraphConvolution", "OperatorLayer", "bind_operator"]
+__all__ = [
+    "ChebyshevConvolution",
+    "GraphAttention",
+    "GraphConvolution",
+    "MeanConvolution",
+    "OperatorLayer",
+    "bind_mean",
+    "bind_operator",
+]
 
 
 class OperatorLayer(nn.Module):
@@ -43,6 +51,11 @@ def bind_operator(model: nn.Module, graph: Graph, self_loops: bool = False) -> N
             layer.operator = operator
 
 
+def bind_mean(model: nn.Module, graph: Graph) -> None:
+    """Give P of a graph without its weights to all layers of a model that take means over neighbours."""
+    bind_operator(model, Graph.from_csr(graph.indptr, graph.indices, None))
+
+
 class GraphConvolution(OperatorLayer):
     """``GCNConv``: P H W, where P has self-loops, computed as (P H) W if H is narrower than the result."""
 
@@ -58,6 +71,32 @@ class GraphConvolution(OperatorLayer):
         weight = self.weights.lin.weight.t()
         out = self.product(x) @ weight if self.widens and not x.is_sparse else self.product(x @ weight)
         return out + self.weights.bias
+
+
+class MeanConvolution(OperatorLayer):
+    r"""``SAGEConv``: the mean of the neighbours times one matrix, and the node itself times another.
+
+    The mean is :math:`D^{-1} A H = S P S^{-1} H` with :math:`S = D^{-1/2}`.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        from torch_geometric.nn import SAGEConv
+
+        super().__init__()
+        layer = SAGEConv(in_channels, out_channels)
+        self.lin_l, self.lin_r = layer.lin_l, layer.lin_r  # under the names by which saved models know them
+        self.widens = in_channels < out_channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, d) -> (N, h)."""
+        weight = self.lin_l.weight.t()
+        means = self.mean(x) @ weight if self.widens else self.mean(x @ weight)
+        return means + self.lin_l.bias + self.lin_r(x)
+
+    def mean(self, x: Tensor) -> Tensor:
+        """The mean of the neighbours, 0 of none: (N, c) -> (N, c)."""
+        scaling = torch.from_numpy(bound(self.operator).operator.scaling).to(x)[:, None]
+        return scaling * self.product(x / scaling)
 
 
 class ChebyshevConvolution(OperatorLayer):
