@@ -64,8 +64,9 @@ check-results: install-dev
 bench: install-dev
 	$(BIN)/python -m benchmarks
 
-# The page of all tables, from the records under results/.
+# The page of all tables, from the records under results/, after single files of records have become lines.
 results: install-dev
+	$(BIN)/python -m tools.fold_records
 	$(BIN)/polyformer reproduce --page docs/results.md
 
 # The site: warnings are errors, and the pages work from the folder without a network.

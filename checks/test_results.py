@@ -33,10 +33,16 @@ def test_the_page_is_what_the_records_say() -> None:
 
 def test_every_record_belongs_to_a_plan() -> None:
     plans = dict.fromkeys(plan for name in EXPERIMENTS for plan in EXPERIMENTS[name].plans)
-    known = {RECORDS.path(job) for plan in plans for entry in load_plan(plan).series() for job in entry.jobs()}
-    kept = set(RECORDS.folder.glob("*/*.json"))
+    known = {(plan, job.key) for plan in plans for entry in load_plan(plan).series() for job in entry.jobs()}
+    kept = {(plan, name) for plan in RECORDS.plans() for name in RECORDS.of_plan(plan).read()}
     assert kept
-    assert not sorted(path.name for path in kept - known)
+    assert not sorted(kept - known)
+
+
+def test_records_are_folded() -> None:
+    for plan in RECORDS.plans():
+        assert not RECORDS.of_plan(plan).single_files(), "run python -m tools.fold_records"
+        assert (names := list(RECORDS.of_plan(plan).read())) == sorted(names), "run python -m tools.fold_records"
 
 
 def test_costs_are_estimated_well_enough_for_an_order() -> None:

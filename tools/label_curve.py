@@ -22,8 +22,7 @@ import numpy as np
 
 import polyformer as pf
 from polyformer.datasets import load_dataset
-from polyformer.files import read_json
-from polyformer.files.run_schemas import RECORD
+from polyformer.experiments.records import Records
 from polyformer.splits import Split
 from polyformer.tasks import Task
 
@@ -53,11 +52,8 @@ def run_once(task: Task, known: float, label_input: float, number: int, settings
 
 def plan_scores(plan: str) -> dict[int, float]:
     """Test scores in percent of the cascade's or PolyFormer's records of a plan, by split."""
-    results = [
-        read_json(path, RECORD)["result"]
-        for path in sorted((RECORDS.parents[1] / plan).glob("*.json"))
-        if path.name.startswith(("cascade", "polyformer"))
-    ]
+    records = Records(RECORDS.parents[1]).of_plan(plan).read()
+    results = [record["result"] for record in records.values() if record["model"] in ("cascade", "polyformer")]
     return {result["split"]: 100 * result["test"] for result in results}
 
 

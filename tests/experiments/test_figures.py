@@ -59,7 +59,7 @@ def test_learned_filters_on_an_image(
     assert "generated-images stand in for 2Dgrid" in svg
     assert "changed: epochs=1" in svg
     [panel] = numbers["panels"]
-    [record] = [json.loads(path.read_text()) for path in results.glob("fig2/*.json")]
+    [record] = Records(results).of_plan("fig2").read().values()
     assert panel["test"] == record["result"]["test"]
     assert sum(kind["nodes"] for kind in panel["clusters"]) == 9_216
     [model] = (results / ".models" / "fig2").iterdir()

@@ -57,9 +57,8 @@ def test_reproduce_makes_records_and_a_table(plan: Path, tmp_path: Path, capsys:
     assert "0 of 2 runs have records" in captured.err
     assert "[2/2] mlp on minefield, split 1, seed 1: roc_auc" in captured.err
     assert "| mlp | minefield | roc_auc |" in captured.out
-    files = sorted(results.glob("small/*.json"))
-    assert len(files) == 2
-    record = json.loads(files[0].read_text())
+    file = results / "small.jsonl"
+    record, _ = sorted(map(json.loads, file.read_text().splitlines()), key=lambda record: str(record["name"]))
     assert (record["model"], record["dataset"], record["config"]["split"]) == ("mlp", "minefield", 0)
     assert record["config"]["settings"]["hidden_channels"] == 8
     assert record["config"]["data"] == "minefield:width=15,height=12"
@@ -74,9 +73,11 @@ def test_reproduce_makes_records_and_a_table(plan: Path, tmp_path: Path, capsys:
     assert row["runs"] == 2
     assert run("reproduce", plan, "--results", results, "--show", "--csv", "--runs", 1) == 0
     assert capsys.readouterr().out.splitlines()[1].startswith(f"{plan},mlp,,minefield,roc_auc,")
-    files[0].write_text("{}")
+    file.write_text("{}\n")
     assert run("reproduce", plan, "--results", results, "--show") == 2
-    assert "is not the record of a run. Remove it to run that again." in capsys.readouterr().err
+    assert "holds a line that is not the record of a run. Remove the line to make its run again." in (
+        capsys.readouterr().err
+    )
 
 
 def test_a_series_that_fails_is_tried_once(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,11 +186,15 @@ def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:
 def test_damaged_record(tmp_path: Path) -> None:
     job = Plan.parse("small", PLAN).series()[0].jobs()[0]
     records = Records(tmp_path)
-    records.path(job).parent.mkdir()
-    for content in ("{", "[]", '{"result": {}}'):
-        records.path(job).write_text(content)
+    for content in ("{\n", "[]", '{"result": {}}'):
+        (tmp_path / "small.jsonl").write_text(content)
         with pytest.raises(FileCorrupt):
             run_jobs([job], records)
+    (tmp_path / "small.jsonl").unlink()
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / f"{job.key}.json").write_text("{")
+    with pytest.raises(FileCorrupt, match="Remove it to run that again"):
+        run_jobs([job], records)
 
 
 def test_costs_learn_from_finished_runs() -> None:

@@ -20,8 +20,8 @@ import polyformer as pf
 from polyformer.cli.node_choice import select_nodes
 from polyformer.datasets import DATASETS
 from polyformer.experiments.plan import Plan
+from polyformer.experiments.records import Records
 from polyformer.files import array_digest, read_json
-from polyformer.files.run_schemas import RECORD
 from polyformer.importing import import_graph, open_source
 from polyformer.models.polyformer import PolyFormerSettings
 from polyformer.presets import load_preset
@@ -44,7 +44,6 @@ from tests.importing.example import make_example
 __all__ = ["READERS", "Reader"]
 
 OLD = Path(__file__).parents[1] / "old_versions" / "version_0_1"
-RECORDS = Path(__file__).parents[2] / "results"
 
 
 @dataclass(frozen=True)
@@ -255,8 +254,13 @@ def read_spec(folder: Path) -> None:
         pf.load_dataset(spec)
 
 
-def _record(folder: Path) -> None:
-    shutil.copy(sorted(RECORDS.glob("table5-baselines/*.json"))[0], folder / "record.json")
+def _old_record(folder: Path) -> None:
+    shutil.copytree(OLD / "records" / "table5-baselines", folder / "plan")
+
+
+def _records(folder: Path) -> None:
+    _old_record(folder)
+    Records(folder).fold()
 
 
 def read_plan(folder: Path) -> None:
@@ -344,7 +348,8 @@ READERS: dict[str, Reader] = {
     **{f"family {kind.__name__}": _family(kind) for kind in WRITERS if kind.__name__ != "OgbBinary"},
     "node choice": Reader(make_nodes, read_nodes),
     "study": Reader(make_study, read_study),
-    "record": Reader(_record, lambda folder: read_json(folder / "record.json", RECORD)),
+    "record of version 0.1": Reader(_old_record, lambda folder: Records(folder).of_plan("plan").read()),
+    "records": Reader(_records, lambda folder: Records(folder).of_plan("plan").read()),
     "plan": Reader(lambda folder: shutil.copy(_PLAN, folder / "plan.toml"), read_plan),
     "preset": Reader(lambda folder: shutil.copy(_PRESET, folder / "preset.csv"), read_preset),
     "settings": Reader(

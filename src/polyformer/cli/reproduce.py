@@ -81,7 +81,7 @@ def reproduce(options: ReproduceOptions) -> None:
 
     The command does the runs that have no record yet, cheapest first, and prints a table: mean, 95 % interval, standard
     deviation, runs, published value, difference. Progress goes to stderr, tables to stdout. Every finished run leaves a
-    small JSON record; after Ctrl-C, the end of the budget or a power cut, the same command continues where it stopped.
+    record, a line of JSON; after Ctrl-C, the end of the budget or a power cut, the same command goes on from there.
     A figure also becomes an image, which needs the extra: `pip install 'polyformer[report]'`.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Records: one small JSON file for every finished run, models that are kept, and runs that are not finished."""
+"""Records: one line of JSON for every finished run, models that are kept, and runs that are not finished."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from polyformer.errors import FileCorrupt, OutputBusy
+from polyformer.errors import OutputBusy
 from polyformer.experiments.plan import Job
-from polyformer.files import locked, read_json, reporting_io_errors, write_json
-from polyformer.files.run_schemas import RECORD
+from polyformer.experiments.plan_records import PlanRecords
+from polyformer.files import locked, reporting_io_errors
 from polyformer.runs.run import Run
 
 __all__ = ["Records"]
@@ -21,17 +21,24 @@ _LOCAL = ("card", "data_root", "format", "memory", "tokens")
 
 
 class Records:
-    """A folder with ``<plan>/<run>.json`` for every finished run, and the folders ``.unfinished/`` and ``.models/``.
+    """A folder with ``<plan>.jsonl``, a line for every finished run, and the folders ``.unfinished/`` and ``.models/``.
 
-    ``.models/`` holds the run directories of plans that keep their models.
+    ``.models/`` holds the run directories of plans that keep their models. Earlier versions wrote a file
+    ``<plan>/<run>.json`` for every finished run; such files are read too, and :meth:`fold` makes lines of them.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._plans: dict[str, PlanRecords] = {}
 
-    def path(self, job: Job) -> Path:
-        """The path of the record of a finished run."""
-        return self.folder / job.series.plan / f"{job.key}.json"
+    def of_plan(self, plan: str) -> PlanRecords:
+        """The records of a plan, by the names of its runs."""
+        return self._plans.setdefault(plan, PlanRecords(self.folder, plan))
+
+    def plans(self) -> list[str]:
+        """The names of the plans that have records."""
+        lines = {path.stem for path in self.folder.glob("*.jsonl")}
+        return sorted(lines | {path.parent.name for path in self.folder.glob("[!.]*/*.json")})
 
     def run_directory(self, job: Job) -> Path:
         """The run directory of a run until it has finished."""
@@ -47,7 +54,9 @@ class Records:
 
     def is_finished(self, job: Job) -> bool:
         """Whether the run has a record and, if the plan keeps models, a model."""
-        return self.path(job).exists() and (not job.series.keep_model or self.model(job) is not None)
+        return job.key in self.of_plan(job.series.plan).read() and (
+            not job.series.keep_model or self.model(job) is not None
+        )
 
     def is_busy(self, job: Job) -> bool:
         """Whether a process works on this run, for example one that a killed runner left."""
@@ -61,14 +70,7 @@ class Records:
 
     def read(self, job: Job) -> dict[str, Any] | None:
         """The record of a run; None if the run has not finished."""
-        path = self.path(job)
-        if not path.exists():
-            return None
-        try:
-            record: dict[str, Any] = read_json(path, RECORD)
-        except FileCorrupt as error:
-            raise FileCorrupt(f"'{path}' is not the record of a run. Remove it to run that again. ({error})") from None
-        return record
+        return self.of_plan(job.series.plan).read().get(job.key)
 
     def read_all(self, jobs: Iterable[Job]) -> list[tuple[Job, dict[str, Any]]]:
         """The jobs that have a record, each with its record."""
@@ -90,7 +92,7 @@ class Records:
             "result": run.result,
         }
         with reporting_io_errors("a record", self.folder):
-            write_json(self.path(job), record, RECORD)
+            self.of_plan(series.plan).append(job.key, record)
             if job.series.keep_model:
                 self._keep(run, self._model_directory(job))
             else:
@@ -115,3 +117,16 @@ class Records:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(locked(self.folder / ".lock", busy))
             yield
+
+    def fold(self, other: Path | None = None) -> int:
+        """Make one file of lines for each plan, sorted by name, from lines and single files; returns how many are new.
+
+        Args:
+            other: a folder of records to gather too; its files stay. Its record of a run replaces ours.
+        """
+        with self.locked():
+            gathered = 0
+            for plan in sorted({*self.plans(), *(Records(other).plans() if other is not None else ())}):
+                more = {} if other is None else PlanRecords(other, plan).read()
+                gathered += self.of_plan(plan).fold(more)
+            return gathered

@@ -32,6 +32,7 @@ from polyformer.files.guard import (
     source_bytes,
 )
 from polyformer.files.json_files import (
+    append_json_line,
     check_json,
     finite,
     json_line,
@@ -39,6 +40,7 @@ from polyformer.files.json_files import (
     read_json,
     read_json_lines,
     write_json,
+    write_json_lines,
 )
 from polyformer.files.locks import is_held, locked
 from polyformer.files.npy import (
@@ -76,6 +78,7 @@ __all__ = [
     "NpyWriter",
     "NpzFile",
     "NpzMember",
+    "append_json_line",
     "append_line",
     "array_digest",
     "check_gzip",
@@ -126,6 +129,7 @@ __all__ = [
     "sync_directory",
     "sync_file",
     "write_json",
+    "write_json_lines",
     "write_npy",
     "write_npz",
     "write_sparse",

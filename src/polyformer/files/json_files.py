@@ -5,17 +5,28 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from polyformer.errors import DataNotFound, FileCorrupt
 from polyformer.files.guard import RESTORE, read_small
 from polyformer.files.schema import Mismatch, Schema
-from polyformer.files.whole import write_whole
+from polyformer.files.whole import append_line, open_in_place, sync_directory, write_whole
 from polyformer.limits import MOST_JSON_BYTES
 
-__all__ = ["check_json", "finite", "json_line", "parse_json", "read_json", "read_json_lines", "write_json"]
+__all__ = [
+    "append_json_line",
+    "check_json",
+    "finite",
+    "json_line",
+    "parse_json",
+    "read_json",
+    "read_json_lines",
+    "write_json",
+    "write_json_lines",
+]
 
 CHECKSUM = "checksum"
 
@@ -119,10 +130,53 @@ def read_json_lines(path: Path, schema: Schema) -> Iterator[Any]:
             if number > data.count(b"\n"):  # the last line, which has no end: a kill cut it off
                 return
             raise FileCorrupt(f"'{path}' cannot be read in line {number}: it is no JSON. {RESTORE}") from None
-        check_json(record, schema, path)
-        yield _checked(record, path) if schema.checksum else record
+        try:
+            check_json(record, schema, path)
+            content = _checked(record, path) if schema.checksum else record
+        except FileCorrupt as error:
+            raise FileCorrupt(f"Line {number}: {error}") from None
+        yield content
 
 
 def json_line(record: dict[str, Any], schema: Schema) -> str:
     """One line of a file that :func:`read_json_lines` reads, without its end."""
     return json.dumps(record | {CHECKSUM: _checksum(json.loads(json.dumps(record)))} if schema.checksum else record)
+
+
+def write_json_lines(path: Path, records: Iterable[dict[str, Any]], schema: Schema) -> None:
+    """Write a file that :func:`read_json_lines` reads, whole or not at all."""
+    with write_whole(path) as file:
+        for record in records:
+            schema.content.check(record, path.name)
+            append_line(file, json_line(record, schema))
+
+
+def append_json_line(path: Path, record: dict[str, Any], schema: Schema) -> None:
+    """Add a line to a file that :func:`read_json_lines` reads, made if need be, and have it on the disk.
+
+    The file may end in a line that a kill cut off, which is removed, or in a whole line without its end, which gets
+    one. The caller holds a lock that other writers of the file ask for.
+    """
+    schema.content.check(record, path.name)
+    is_new = not path.exists()
+    with open_in_place(path) as file:
+        _mend_last_line(file)
+        append_line(file, json_line(record, schema))
+        os.fsync(file.fileno())
+    if is_new:
+        sync_directory(path.parent)
+
+
+def _mend_last_line(file: IO[bytes]) -> None:
+    """Leave the file at its end, behind the end of a line."""
+    data = file.read()
+    end = data.rfind(b"\n") + 1
+    if end == len(data):
+        return
+    try:
+        json.loads(data[end:])
+    except (ValueError, RecursionError):
+        file.seek(end)
+        file.truncate()
+    else:
+        file.write(b"\n")

@@ -20,6 +20,7 @@ __all__ = [
     "MODEL_CONFIG",
     "RACE",
     "RECORD",
+    "RECORD_LINE",
     "RESULT",
     "RUN_CONFIG",
     "STUDY",
@@ -144,20 +145,20 @@ EPOCH = Schema(
     "a run directory", Object({"epoch": COUNT, "loss": _SCORE, "val": _SCORE, "seconds": Number()}), checksum=True
 )
 
-RECORD = Schema(
-    "a folder of records",
-    Object(
-        {"result": Object(_RESULT_OF_RECORD, _RESULT_OF_RUN | _RESULT_LATER)},
-        {
-            "plan": Text(),
-            "model": Text(),
-            "basis": Text() | None,
-            "dataset": Text(),
-            "config": Object(_REQUEST, {"versions": _VERSIONS}),
-        },
-    ),
-    checksum=True,
-)
+_FIELDS_OF_RECORD: dict[str, Kind] = {"result": Object(_RESULT_OF_RECORD, _RESULT_OF_RUN | _RESULT_LATER)}
+_LATER_IN_RECORD: dict[str, Kind] = {
+    "plan": Text(),
+    "model": Text(),
+    "basis": Text() | None,
+    "dataset": Text(),
+    "config": Object(_REQUEST, {"versions": _VERSIONS}),
+}
+
+RECORD = Schema("a folder of records", Object(_FIELDS_OF_RECORD, _LATER_IN_RECORD), checksum=True)
+"""A file that holds one record, ``<plan>/<run>.json``, as earlier versions wrote it."""
+
+RECORD_LINE = Schema("a file of records", Object({"name": Text()} | _FIELDS_OF_RECORD, _LATER_IN_RECORD), checksum=True)
+"""A line of the file ``<plan>.jsonl``; the name tells the run from the other runs of the plan."""
 
 CHECKPOINT = Schema(
     "checkpoint",
