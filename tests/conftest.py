@@ -15,7 +15,8 @@ import torch
 
 from polyformer.cluster import connected
 from polyformer.graph import Graph
-from tests.ray_cluster import loopback_only, small_cluster
+from tests.networks import loopback_only
+from tests.ray_cluster import small_cluster
 from tests.training.team import Team
 from tests.warm import WARM
 

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import fcntl
-import functools
 import os
 import shutil
-import socket
-import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,47 +22,6 @@ NODE = {
     "node_ip_address": "127.0.0.1",
     "include_dashboard": False,
 }
-
-
-_NEW_NETWORK, _SET_FLAGS, _UP = 0x40000000, 0x8914, 1
-
-
-@contextmanager
-def loopback_only() -> Iterator[None]:
-    """Put this process, and all processes that it starts meanwhile, into a network namespace with loopback alone.
-
-    What torch opens for a rendezvous listens on every interface; here there is one. Needs root, and does nothing else.
-    """
-    places = _networks()
-    if places is None:
-        yield
-        return
-    home, own = places
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.setns(own, _NEW_NETWORK) == 0, os.strerror(ctypes.get_errno())
-    try:
-        yield
-    finally:
-        assert libc.setns(home, _NEW_NETWORK) == 0, os.strerror(ctypes.get_errno())
-
-
-@functools.cache
-def _networks() -> tuple[int, int] | None:
-    """Handles of this process's first network namespace and of a new one; None where namespaces are not allowed."""
-    here = "/proc/thread-self/ns/net"
-    if not os.path.exists(here):
-        return None
-    libc = ctypes.CDLL(None, use_errno=True)
-    home = os.open(here, os.O_RDONLY)
-    if libc.unshare(_NEW_NETWORK) != 0:
-        os.close(home)
-        return None
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-            fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
-        return home, os.open(here, os.O_RDONLY)
-    finally:
-        libc.setns(home, _NEW_NETWORK)
 
 
 @contextmanager

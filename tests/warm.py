@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.networks import join_network, network_of_this_thread
+
 __all__ = ["WARM", "WarmProcess"]
 
 _IMPORTS = [
@@ -54,7 +56,8 @@ class WarmProcess:
         self.paths = [Path(self.folder.name) / name for name in ("stdout", "stderr")]
         for path in self.paths:
             path.touch()
-        work = (arguments, function, own_session, self.paths, dict(os.environ), os.getcwd())
+        place = (dict(os.environ), os.getcwd(), network_of_this_thread())
+        work = (arguments, function, own_session, self.paths, *place)
         self._process = WARM.Process(target=_work, args=work)
         self._process.start()
         assert self._process.pid is not None
@@ -111,6 +114,7 @@ def _work(
     paths: list[Path],
     environment: dict[str, str],
     folder: str,
+    network: str,
 ) -> None:
     for number, path in enumerate(paths, 1):
         handle = os.open(path, os.O_WRONLY | os.O_APPEND)
@@ -119,6 +123,7 @@ def _work(
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    join_network(network)  # the process that forks this one stays in the network in which it began
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup tests ignore what the process is to hear
     if own_session:
         os.setsid()

@@ -14,16 +14,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.server.served import copy_of, make_places
+from tests.server.served import copy_of
 from tests.warm import WarmProcess
 
 pytestmark = pytest.mark.slow
 NODE = {"features": {"age": 31, "city": "c1", "since": "2012-01-05"}}
-
-
-@pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_places(tmp_path_factory.mktemp("served"))
 
 
 def started(process: WarmProcess) -> httpx.Client:
