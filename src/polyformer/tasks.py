@@ -175,9 +175,10 @@ def _load_ids(path: Path, graph: Graph) -> np.ndarray:
     with reading(path):
         if ids.shape != (num_nodes,) or ids.dtype.kind not in "iuU":
             raise ValueError(f"it must hold {num_nodes:,} ids, integers or texts. Got {ids.dtype} {ids.shape}")
-        living = np.delete(ids, graph.removed) if ids.nbytes <= _SMALL_IDS and len(graph.removed) else ids
-        if ids.nbytes <= _SMALL_IDS and len(np.unique(living)) < len(living):
-            raise ValueError("it must hold a different id for every node")
+        if ids.nbytes <= _SMALL_IDS:
+            living = np.sort(np.delete(ids, graph.removed))
+            if (living[1:] == living[:-1]).any():
+                raise ValueError("it must hold a different id for every node")
     return ids
 
 

@@ -297,11 +297,14 @@ def bound(part: Part | None) -> Part:
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Put the model into evaluation mode inside the context: no dropout, no noise."""
     training = model.training
-    model.eval()
+    changes = any(part.training for part in model.modules())  # to set the mode of every part takes longer than to look
+    if changes:
+        model.eval()
     try:
         yield
     finally:
-        model.train(training)
+        if changes:
+            model.train(training)
 
 
 def in_slices(compute: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:

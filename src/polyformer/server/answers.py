@@ -59,11 +59,12 @@ class TokenAnswers(Answers):
         self._model, self._objective = model, objective
 
     def scores(self, rows: np.ndarray) -> np.ndarray:
-        return node_scores(self._model, self._objective, rows)
+        with torch.inference_mode():
+            return node_scores(self._model, self._objective, rows)
 
     def coefficients(self, rows: np.ndarray) -> np.ndarray:
         model: Any = self._model
-        with torch.no_grad():
+        with torch.inference_mode():
             return filter_coefficients(model, rows)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
-import json
-import math
 import time
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -180,17 +179,5 @@ def _response_of(refusal: Refusal) -> Response:
 
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """JSON as every program can read it: numbers that are infinite or no numbers are null."""
-    try:
-        text = json.dumps(content, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        text = json.dumps(_finite(content), allow_nan=False, separators=(",", ":"))
-    return Response(text, status, headers, "application/json")
-
-
-def _finite(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {key: _finite(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+    """JSON as every program can read it: arrays are lists, numbers that are infinite or no numbers are null."""
+    return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), status, headers, "application/json")

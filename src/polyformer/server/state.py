@@ -76,7 +76,7 @@ class State:
         ]
 
     def filter_of(self, coefficients: np.ndarray | None) -> dict[str, Any] | None:
-        """The filter of one node as JSON, from its coefficients (H, K+1); None for a model that has no filters."""
+        """The filter of one node for JSON, from its coefficients (H, K+1); None for a model that has no filters."""
         answers = self.answers
         if coefficients is None and answers.shared_response is None:
             return None
@@ -86,9 +86,9 @@ class State:
         else:
             response = coefficients @ answers.tokens_response
         return {
-            "coefficients": None if coefficients is None else coefficients.tolist(),
-            "frequencies": answers.lam.tolist(),
-            "response": response.tolist(),
+            "coefficients": None if coefficients is None else np.ascontiguousarray(coefficients),
+            "frequencies": answers.lam,
+            "response": np.ascontiguousarray(response),
             "shared": coefficients is None,
             "exact": answers.exact,
             "input": answers.input,
