@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.warm import WarmProcess
 
 
 def say_network() -> None:
-    print(os.stat(network_of_this_thread()).st_ino)
+    sys.stdout.write(str(os.stat(network_of_this_thread()).st_ino))
 
 
 @pytest.mark.parametrize("place", [contextlib.nullcontext, loopback_only])

@@ -195,7 +195,7 @@ class NewNodes:
         old_scale = inverse_root(old_degrees)
         row, other, value = entries[0], entries[1], entries[2] * scale[entries[0]]
         from_old = _matrix(row[old], place, value[old] * old_scale[place], (count, len(neighbours)))
-        sums = (from_old @ stored.reshape(len(neighbours), -1)).reshape(count, order + 1, scaled.shape[1])
+        sums = _product(from_old, stored.reshape(len(neighbours), -1)).reshape(count, order + 1, scaled.shape[1])
         fresh = other[~old] - first
         from_new = _matrix(row[~old], fresh, value[~old] * scale[fresh], (count, count)) if len(fresh) else None
         own = (loop * scale[:, None] ** 2).astype(np.float32)
@@ -205,7 +205,7 @@ class NewNodes:
             last = tokens[:, k - 1]
             step = sums[:, k - 1] + own * last
             if from_new is not None:
-                step += from_new @ last
+                step += _product(from_new, last)
             tokens[:, k] = -step if k == 1 else -2 * step - tokens[:, k - 2]
         return tokens
 
@@ -252,4 +252,11 @@ def _matrix(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tu
         return sp.csr_matrix((values.astype(np.float32), (rows, columns)), shape=shape)
     matrix = np.zeros(shape, np.float32)
     matrix[rows, columns] = values
-    return matrix
+    return torch.from_numpy(matrix)
+
+
+def _product(matrix: Any, tokens: np.ndarray) -> np.ndarray:
+    """A matrix times tokens: (m, n), (n, w) -> (m, w), by as many threads as torch has; numpy's own take all cores."""
+    if isinstance(matrix, torch.Tensor):
+        return torch.mm(matrix, torch.from_numpy(tokens)).numpy()
+    return np.asarray(matrix @ tokens)

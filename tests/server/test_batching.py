@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from polyformer.server.batching import Batcher
 
@@ -53,6 +54,18 @@ def test_questions_that_wait_share_one_call() -> None:
     assert answers[1].coefficients is None
     assert (batcher.batches, batcher.questions, batcher.rows) == (2, 4, 6)
     batcher.close()
+
+
+def test_the_model_computes_with_one_thread_and_others_keep_theirs() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    batcher = Batcher()
+    try:
+        assert batcher.run(torch.get_num_threads).result(10) == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        batcher.close()
+        torch.set_num_threads(before)
 
 
 def test_questions_of_two_versions_are_kept_apart() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 from polyformer.server.state import State
 
@@ -76,6 +77,7 @@ class Batcher:
         self._thread.join()
 
     def _run(self) -> None:
+        torch.set_num_threads(1)  # of this thread: for so few rows, a second one costs more than it computes
         held: _Question | _Work | None = self._queue.get()
         while held is not None:
             if isinstance(held, _Work):

@@ -34,8 +34,8 @@ def bind_port(host: str, port: int, token: str | None) -> socket.socket:
     if not 0 <= port < 1 << 16:
         raise InvalidParameter(f"'--port' must lie in 0..65535. Got {port}.")
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        opened = socket.socket(family, kind)
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)[0]
+        opened = socket.socket(family, kind, protocol)  # asyncio sends without delay where the protocol is named
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind(address)
         opened.listen(_QUEUED)

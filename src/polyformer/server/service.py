@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
@@ -68,9 +69,10 @@ class Service:
             raise InvalidParameter(f"The model '{self.card.model}' reads no tokens. Leave --tokens out.")
         self.folder = self._graph_directory() if writable else None
         self.state: State = self._open(None, reporter)
+        spare = (max(1, torch.get_num_threads() - 1),)  # requests that read keep a core
+        self._aside = ThreadPoolExecutor(1, "polyformer-aside", torch.set_num_threads, spare)
         self.batcher = Batcher()
-        self._aside = ThreadPoolExecutor(1, "polyformer-aside")
-        self._writer = ThreadPoolExecutor(1, "polyformer-writer")
+        self._writer = ThreadPoolExecutor(1, "polyformer-writer", torch.set_num_threads, spare)
 
     def close(self) -> None:
         """End the threads once they have answered what waits."""
