@@ -26,7 +26,15 @@ REQUIRED = os.environ.get("POLYFORMER_REQUIRE_KERNEL", "") not in ("", "0")
 OPENMP = {"darwin": ["-Xpreprocessor", "-fopenmp", "-lomp"]}.get(sys.platform, ["-fopenmp"])
 SLOWEST_FIRST = [
     "attention_avx2",
+    "attention_avx512",
     "attention_plain",
+    "matmul_avx512",
+    "matmul_avx2",
+    "rows_avx512",
+    "rows_avx2",
+    "rows_plain",
+    "matmul",
+    "rows",
     "recurrence",
     "sparse",
     "synthetic",

@@ -1,6 +1,6 @@
 // The core of PolyAttn, forward and backward, for the K+1 tokens of each node: far too small for a matrix library, and
 // small enough to stay in registers and first-level cache. The body, in attention_body.h, is compiled once per
-// instruction set, in attention_plain.cpp and attention_avx2.cpp, and chosen here at run time.
+// instruction set, in attention_plain.cpp, attention_avx2.cpp and attention_avx512.cpp, and chosen here at run time.
 
 #include "attention.h"
 
@@ -15,6 +15,7 @@ namespace {
 
 const AttentionFunctions& functions() {
 #if WIDE_TARGETS
+    if (has_avx512()) return kAttentionAvx512;
     if (has_avx2()) return kAttentionAvx2;
 #endif
     return kAttentionPlain;

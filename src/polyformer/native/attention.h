@@ -41,5 +41,5 @@ struct AttentionFunctions {
 
 extern const AttentionFunctions kAttentionPlain;
 #if WIDE_TARGETS
-extern const AttentionFunctions kAttentionAvx2;
+extern const AttentionFunctions kAttentionAvx2, kAttentionAvx512;
 #endif

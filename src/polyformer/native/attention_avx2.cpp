@@ -1,5 +1,5 @@
-// The functions of attention_body.h and stage_body.h with AVX2 and FMA. Nothing but these bodies is compiled with them, so that no function
-// of the standard library with these instructions can replace the one that other files use.
+// The functions of attention_body.h and stage_body.h with AVX2 and FMA. Nothing but these bodies is compiled with them, so that
+// no function of the standard library with these instructions can replace the one that other files use.
 
 #include <cstdint>
 #include <cstring>
@@ -9,6 +9,7 @@
 
 #if WIDE_TARGETS
 BEGIN_AVX2
+#define WIDEST 8
 namespace {
 #include "attention_body.h"
 #include "stage_body.h"

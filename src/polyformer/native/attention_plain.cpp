@@ -6,6 +6,7 @@
 #include "attention.h"
 #include "stage.h"
 
+#define WIDEST 8
 namespace {
 #include "attention_body.h"
 #include "stage_body.h"

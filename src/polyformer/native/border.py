@@ -75,13 +75,13 @@ class Function:
                 continue
             if isinstance(value, np.ndarray):
                 count, plain = value.size, value.flags.carray
-                usable = value.dtype == dtype and (plain or _is_usable(value, kind))
+                usable = value.dtype == dtype and (plain or kind.strided or _is_usable(value, kind))
                 # numpy's attribute for the address takes twice as long, and a call has up to nine arrays
                 address = _address_of(_from_buffer(value)) if plain and count else value.ctypes.data
             elif value is None or isinstance(value, (int, float)):
                 raise self._refusal(f"takes an array as '{name}'. Got {value}")
             else:
-                usable = value.dtype is torch_dtype and value.is_cpu and value.is_contiguous()
+                usable = value.dtype is torch_dtype and value.is_cpu and (kind.strided or value.is_contiguous())
                 count, address = value.numel(), value.data_ptr()
             if sizes:
                 product = kind.times

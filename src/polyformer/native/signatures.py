@@ -30,6 +30,7 @@ class Array(NamedTuple):
         optional: the argument may be None, which becomes a null pointer.
         rows_apart: a matrix whose rows are contiguous, but need not follow each other.
         times: factor of the product of the sizes.
+        strided: the layout is told by arguments, so neither contiguity nor the count is checked.
     """
 
     dtype: str
@@ -39,6 +40,7 @@ class Array(NamedTuple):
     optional: bool = False
     rows_apart: bool = False
     times: int = 1
+    strided: bool = False
 
 
 Kind = Number | Array
@@ -154,6 +156,13 @@ _FINISH: Signature = {
     "x": Array("float32", ("rows", "width")),
     "scale": Array("float32", ("width",)),
     "shift": Array("float32", ("width",)),
+}
+
+_NORM: Signature = {
+    "rows": _INT64,
+    "width": _INT64,
+    "x": Array("float32", ("rows", "width")),
+    "weight": Array("float32", ("width",)),
 }
 
 SIGNATURES: dict[str, Signature] = {
@@ -288,6 +297,52 @@ SIGNATURES: dict[str, Signature] = {
         "factors": Array("float32", ("width",), times=3),
         "x": Array("float32", ("rows", "width")),
         "out": Array("float32", ("rows", "width"), written=True),
+        "threads": _INT,
+    },
+    "matmul": {
+        **dict.fromkeys(("groups", "m", "n", "k"), _INT64),
+        "a": Array("float32", strided=True),
+        **dict.fromkeys(("a_group", "a_row", "a_column"), _INT64),
+        "b": Array("float32", strided=True),
+        **dict.fromkeys(("b_group", "b_row", "b_column"), _INT64),
+        "c": Array("float32", strided=True, written=True),
+        **dict.fromkeys(("c_group", "c_row"), _INT64),
+        "bias": Array("float32", ("groups", "n"), optional=True),
+        "gate": Array("float32", ("groups", "m", "n"), optional=True),
+        "b_sums": Array("float32", ("groups", "n"), written=True, optional=True),
+        "relu": _INT,
+        "accumulate": _INT,
+        "threads": _INT,
+    },
+    "norm_forward": _NORM
+    | {
+        "bias": Array("float32", ("width",)),
+        "epsilon": _FLOAT,
+        "statistics": Array("float32", ("rows",), times=2, written=True),
+        "out": Array("float32", ("rows", "width"), written=True),
+        "threads": _INT,
+    },
+    "norm_backward": _NORM
+    | {
+        "statistics": Array("float32", ("rows",), times=2, written=True),
+        "out_grad": Array("float32", ("rows", "width")),
+        "residual_grad": Array("float32", ("rows", "width"), optional=True),
+        "x_grad": Array("float32", ("rows", "width"), written=True),
+        "sums": Array("float32", ("width",), times=2, written=True),
+        "threads": _INT,
+    },
+    "gelu_forward": {
+        "rows": _INT64,
+        "width": _INT64,
+        "x": Array("float32", ("rows", "width")),
+        "out": Array("float32", ("rows", "width"), written=True),
+        "threads": _INT,
+    },
+    "gelu_backward": {
+        "rows": _INT64,
+        "width": _INT64,
+        "x": Array("float32", ("rows", "width")),
+        "grad": Array("float32", ("rows", "width"), written=True),
         "threads": _INT,
     },
     "synthetic_owners": {

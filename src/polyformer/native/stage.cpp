@@ -1,43 +1,20 @@
-// Stages of the cascade: each function is one pass over memory where torch takes five to ten. The bodies, in
-// stage_body.h, are compiled once per instruction set, in attention_plain.cpp and attention_avx2.cpp, and chosen here.
+// Stages of the cascade: each function is one pass over memory where torch takes five to ten. The bodies, in stage_body.h,
+// are compiled once per instruction set, in attention_plain.cpp, attention_avx2.cpp and attention_avx512.cpp, and chosen
+// here.
 
 #include "stage.h"
 
-#include <algorithm>
-#include <vector>
-
 #include "border.h"
+#include "tasks.h"
 
 namespace {
 
 const StageFunctions& functions() {
 #if WIDE_TARGETS
+    if (has_avx512()) return kStageAvx512;
     if (has_avx2()) return kStageAvx2;
 #endif
     return kStagePlain;
-}
-
-// Run `body(begin, end)` for ranges of rows.
-template <typename Body>
-void for_tasks(int64_t rows, int threads, const Body& body) {
-    const int64_t tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t task = 0; task < tasks; ++task) body(task * kRowsPerTask, std::min(rows, (task + 1) * kRowsPerTask));
-}
-
-// The same where each range leaves `count` sums: they are added in the order of the ranges, whatever the threads.
-template <typename Body>
-void sum_tasks(int64_t rows, int64_t count, int threads, float* sums, const Body& body) {
-    const int64_t tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
-    std::vector<float> partial(static_cast<size_t>(tasks * count), 0.0f);
-    for_tasks(rows, threads, [&](int64_t begin, int64_t end) {
-        body(begin, end, partial.data() + begin / kRowsPerTask * count);
-    });
-    for (int64_t i = 0; i < count; ++i) {
-        double total = 0.0;
-        for (int64_t task = 0; task < tasks; ++task) total += partial[static_cast<size_t>(task * count + i)];
-        sums[i] = static_cast<float>(total);
-    }
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include "targets.h"
 
-constexpr int64_t kRowsPerTask = 256;
 constexpr float kNormEpsilon = 1e-5f;
 
 struct Gate {
@@ -43,5 +42,5 @@ struct StageFunctions {
 
 extern const StageFunctions kStagePlain;
 #if WIDE_TARGETS
-extern const StageFunctions kStageAvx2;
+extern const StageFunctions kStageAvx2, kStageAvx512;
 #endif

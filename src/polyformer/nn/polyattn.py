@@ -11,6 +11,7 @@ from torch.nn import functional
 from polyformer.bases import check_order
 from polyformer.errors import InvalidParameter
 from polyformer.nn.functional import bias_relu, poly_attention
+from polyformer.nn.products import apply_linear, multiplies, order_mlps
 from polyformer.nn.resetting import reset_children
 from polyformer.nn.thin_products import Factors
 from polyformer.nn.tracing import is_recorded
@@ -44,7 +45,7 @@ class OrderMLPs(nn.Module):
             nn.init.uniform_(bias, -bound, bound)
 
     def forward(self, tokens: Tensor, factors: Factors | None = None) -> Tensor:
-        return torch.baddbmm(self.bias2, self._inner(tokens, factors), self.weight2)  # (K+1, B, out)
+        return self._apply_layers(tokens, factors, self.weight2, self.bias2)
 
     def followed_by(self, linear: Tensor, tokens: Tensor, factors: Factors | None = None) -> Tensor:
         """The MLPs and then ``linear`` (out', out) without bias: (B, K+1, C) -> (K+1, B, out').
@@ -56,13 +57,16 @@ class OrderMLPs(nn.Module):
         inner, out, width = *self.weight2.shape[1:], len(linear)
         rows, product = (1, 0) if is_recorded() else (len(tokens), inner * out * width)
         if rows * out * (inner + width) <= rows * inner * width + product:
-            return functional.linear(self(tokens, factors), linear)
-        weight, bias = functional.linear(self.weight2, linear), functional.linear(self.bias2, linear)
-        return torch.baddbmm(bias, self._inner(tokens, factors), weight)
+            return apply_linear(self(tokens, factors), linear)
+        return self._apply_layers(tokens, factors, apply_linear(self.weight2, linear), apply_linear(self.bias2, linear))
 
-    def _inner(self, tokens: Tensor, factors: Factors | None) -> Tensor:
-        left, weight = (tokens, self.weight1) if factors is None else (factors.left, factors.right @ self.weight1)
-        return bias_relu(torch.bmm(left.transpose(0, 1), weight), self.bias1)  # (K+1, B, inner)
+    def _apply_layers(self, tokens: Tensor, factors: Factors | None, weight2: Tensor, bias2: Tensor) -> Tensor:
+        """Both layers with the given second one: (B, K+1, C) -> (K+1, B, out)."""
+        left, weight1 = (tokens, self.weight1) if factors is None else (factors.left, factors.right @ self.weight1)
+        if multiplies(left, weight1, self.bias1, weight2, bias2):
+            return order_mlps(left, weight1, self.bias1, weight2, bias2)
+        inner = bias_relu(torch.bmm(left.transpose(0, 1), weight1), self.bias1)  # (K+1, B, inner)
+        return torch.baddbmm(bias2, inner, weight2)
 
 
 class PolyAttn(nn.Module):

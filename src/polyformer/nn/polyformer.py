@@ -13,6 +13,7 @@ from polyformer.errors import FileCorrupt
 from polyformer.nn.functional import add_dropout
 from polyformer.nn.polyattn import PolyAttn
 from polyformer.nn.pretrained import read_pretrained
+from polyformer.nn.products import feed_forward, layer_norm, multiplies
 from polyformer.nn.readout import read_out
 from polyformer.nn.resetting import reset_children
 from polyformer.nn.thin_products import Factors, normalised_factors
@@ -60,9 +61,15 @@ class PolyFormerBlock(nn.Module):
 
     def forward(self, hidden: Tensor, factors: Factors | None = None) -> Tensor:
         """Apply the block; ``factors`` are those of LN(H), where it is a thin product."""
-        normalised = self.attention_norm(hidden) if factors is None else factors.product()
+        normalised = layer_norm(hidden, self.attention_norm) if factors is None else factors.product()
         hidden = add_dropout(hidden, self.attention(normalised, factors), self.dropout, self.training)
-        return add_dropout(hidden, self.ffn(self.ffn_norm(hidden)), self.dropout, self.training)
+        return add_dropout(hidden, self._feed_forward(layer_norm(hidden, self.ffn_norm)), self.dropout, self.training)
+
+    def _feed_forward(self, hidden: Tensor) -> Tensor:
+        first, second = cast(nn.Linear, self.ffn[0]), cast(nn.Linear, self.ffn[2])
+        if multiplies(hidden, first.weight, first.bias, second.weight, second.bias):
+            return feed_forward(hidden, first.weight, first.bias, second.weight, second.bias)
+        return cast(Tensor, self.ffn(hidden))
 
     def filter_coefficients(self, hidden: Tensor) -> Tensor:
         """α of this block's PolyAttn on the normalised input of the block: (B, K+1, C) -> (B, H, K+1)."""
