@@ -41,6 +41,7 @@ SLOWEST_FIRST = [
     "stage",
     "attention",
     "token_rows",
+    "token_moves",
     "signals",
 ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -10,9 +12,9 @@ from polyformer.graph_changes import entries_of_rows
 from polyformer.native import call, is_available
 from polyformer.updates.working_tokens import WorkingTokens
 
-__all__ = ["Scaling", "added_up", "inverse_root", "make_hop", "union_of"]
+__all__ = ["NUMBERS_PER_THREAD", "Scaling", "added_up", "hop_arguments", "inverse_root", "make_hop", "union_of"]
 
-_NUMBERS_PER_THREAD = 1 << 23
+NUMBERS_PER_THREAD = 1 << 23
 """Less work than this is done before a second thread has woken up."""
 
 _DENSE_SHARE = 32
@@ -59,37 +61,44 @@ def make_hop(
     """
     if not is_available() or tokens.rounded:
         return _make_hop_in_numpy(k, nodes, graph, scaling, tokens)
-    stored = tokens.stored
-    count, num_tokens, columns = stored.shape
-    out, moved = np.empty((len(nodes), columns), np.float32), np.empty(len(nodes))
+    out, moved = np.empty((len(nodes), tokens.stored.shape[2]), np.float32), np.empty(len(nodes))
     entries = int((np.asarray(graph.indptr[nodes + 1]) - np.asarray(graph.indptr[nodes])).sum())
     call(
         "token_rows",
-        rows=len(nodes),
-        stored_nodes=count,
-        tokens=num_tokens,
-        columns=columns,
-        order=k,
-        nodes=nodes,
-        indptr=graph.indptr,
-        indices=graph.indices,
-        weights=graph.weights,
-        degrees=scaling.degrees,
-        loop=scaling.loop,
-        stored=stored.base,
-        log=stored.log,
-        log_now=stored.places[k],
-        log_last=stored.places[k - 1],
-        log_previous=stored.places[k - 2] if k > 1 else None,
-        place_last=tokens.places[k - 1],
-        work_last=tokens.made[k - 1],
-        place_previous=tokens.places[k - 2] if k > 1 else None,
-        work_previous=tokens.made[k - 2] if k > 1 else None,
+        **hop_arguments(k, nodes, graph, scaling, tokens),
         out=out,
         moved=moved,
-        threads=1 if entries * columns < _NUMBERS_PER_THREAD else None,
+        threads=1 if entries * out.shape[1] < NUMBERS_PER_THREAD else None,
     )
     return out, moved
+
+
+def hop_arguments(k: int, nodes: np.ndarray, graph: Graph, scaling: Scaling, tokens: WorkingTokens) -> dict[str, Any]:
+    """What compiled functions read for rows of T_k: the graph, and where the tokens of three orders are."""
+    stored = tokens.stored
+    count, num_tokens, columns = stored.shape
+    return {
+        "rows": len(nodes),
+        "stored_nodes": count,
+        "tokens": num_tokens,
+        "columns": columns,
+        "order": k,
+        "nodes": nodes,
+        "indptr": graph.indptr,
+        "indices": graph.indices,
+        "weights": graph.weights,
+        "degrees": scaling.degrees,
+        "loop": scaling.loop,
+        "stored": stored.base,
+        "log": stored.log,
+        "log_now": stored.places[k],
+        "log_last": stored.places[k - 1],
+        "log_previous": stored.places[k - 2] if k > 1 else None,
+        "place_last": tokens.places[k - 1],
+        "work_last": tokens.made[k - 1],
+        "place_previous": tokens.places[k - 2] if k > 1 else None,
+        "work_previous": tokens.made[k - 2] if k > 1 else None,
+    }
 
 
 def _make_hop_in_numpy(

@@ -19,16 +19,14 @@ from polyformer.graph_changes import GraphChange, entries_of_rows
 from polyformer.graph_checks import Features
 from polyformer.stores.change_log import Record
 from polyformer.stores.layers import TokenLayers
-from polyformer.updates.hop import Scaling, added_up, make_hop, union_of
+from polyformer.updates.hop import Scaling, make_hop, union_of
+from polyformer.updates.moves import UPWARDS, felt_moves, follow_rows, token_moves
 from polyformer.updates.working_tokens import WorkingTokens
 
 __all__ = ["TokenRowMaker", "TouchedTooMuch", "feature_rows"]
 
 _MOST_SHARE = 0.5
 """If more than this share of all rows of an order is touched, computing all is quicker."""
-
-_UPWARDS = 1 + 1e-6
-"""Rounding must not make a bound smaller."""
 
 
 class TouchedTooMuch(Exception):
@@ -113,33 +111,41 @@ class TokenRowMaker:
         """Make all orders; raises :class:`TouchedTooMuch` where that is not worth while."""
         before, last = _Changed(np.empty(0, np.int64), np.empty(0)), self._set_features()
         for k in range(1, self.tokens.stored.shape[1]):
-            targets = self._targets(k, last, before)
-            if len(targets) > self._most_rows:
-                raise TouchedTooMuch
-            before, last = last, self._make(k, targets)
+            make = self._make_touched if self.thresholds is None else self._follow
+            before, last = last, make(k, last, before)
+
+    def _check_count(self, nodes: np.ndarray) -> None:
+        if len(nodes) > self._most_rows:
+            raise TouchedTooMuch
 
     def _set_features(self) -> _Changed:
         """Order 0: new nodes and nodes whose features changed."""
         nodes = np.union1d(self.change.rows, self.new)
-        if len(nodes) > self._most_rows:
-            raise TouchedTooMuch
+        self._check_count(nodes)
         assert self.graph.features is not None
         exact = feature_rows(self.graph.features, nodes)
         distance = np.linalg.norm(exact - self.tokens.take_stored(0, nodes).astype(np.float64), axis=1)
         return self._keep(0, nodes, exact, distance)
 
-    def _keep(self, k: int, nodes: np.ndarray, exact: np.ndarray, distance: np.ndarray) -> _Changed:
-        """Take over tokens; what rounding to float16 leaves out is counted."""
+    def _keep(
+        self, k: int, nodes: np.ndarray, exact: np.ndarray, distance: np.ndarray, left_out: np.ndarray | float = 0.0
+    ) -> _Changed:
+        """Take over tokens that leave out so much; what rounding to float16 leaves out is added."""
         kept = self._rounded(k, exact) if self.tokens.rounded else exact
         self.tokens.put(k, nodes, kept)
         if self.tokens.rounded:
             distance = np.linalg.norm(kept - self.tokens.take_stored(k, nodes).astype(np.float64), axis=1)
+            left_out = left_out + np.linalg.norm(kept - exact, axis=1)
         if self.left_out is not None:
-            lost = np.linalg.norm(kept - exact, axis=1) * _UPWARDS if self.tokens.rounded else np.zeros(len(nodes))
-            differs = self.left_out[k, nodes] != lost
-            self._bounds_changed[k].append(nodes[differs])
-            self.left_out[k, nodes] = lost
+            self._set_left_out(k, nodes, np.broadcast_to(left_out, nodes.shape))
         return _Changed(nodes, distance)
+
+    def _set_left_out(self, k: int, nodes: np.ndarray, left_out: np.ndarray) -> None:
+        assert self.left_out is not None
+        bounds = (left_out * UPWARDS).astype(np.float32)
+        differs = self.left_out[k, nodes] != bounds
+        self._bounds_changed[k].append(nodes[differs])
+        self.left_out[k, nodes[differs]] = bounds[differs]
 
     def _rounded(self, k: int, exact: np.ndarray) -> np.ndarray:
         """What float16 keeps of tokens; those that it cannot hold are refused."""
@@ -151,54 +157,38 @@ class TokenRowMaker:
             )
         return exact.astype(np.float16).astype(np.float32)
 
-    def _targets(self, k: int, last: _Changed, before: _Changed) -> np.ndarray:
-        """Rows of order k that are to be made: all that are touched, or those whose bound passes the threshold."""
+    def _make_touched(self, k: int, last: _Changed, before: _Changed) -> _Changed:
+        """Make all rows of order k whose inputs changed, and those that left something out."""
         sources = union_of(self.num_nodes, self.change.ends, last.nodes)
-        offsets, positions = entries_of_rows(self.graph.indptr, sources)
-        around = np.asarray(self.graph.indices[positions])
-        if self.thresholds is None:
-            own = last.nodes if self._scaling.loop else last.nodes[:0]
-            earlier = last.nodes[:0] if self.left_out is None else np.flatnonzero(self.left_out[k])
-            return union_of(self.num_nodes, self.always, around, own, before.nodes, earlier)
-        assert self.left_out is not None
-        moved = (1.0 if k == 1 else 2.0) * self._moved(k - 1, sources, last)
-        entry = np.repeat(moved, np.diff(offsets))
-        if self.graph.weights is not None:
-            entry *= self.graph.weights[positions]
-        ids, sums = [around, before.nodes], [entry, before.distance / self._scaling(before.nodes)]
-        if self._scaling.loop:
-            ids, sums = [*ids, sources], [*sums, moved]
-        nodes, unscaled = added_up(self.num_nodes, ids, sums)
-        gain = unscaled * self._scaling(nodes)
-        total = (self.left_out[k, nodes] + gain) * _UPWARDS
-        stays = total <= self.thresholds[k]
-        self.left_out[k, nodes[stays]] = total[stays]
-        self._bounds_changed[k].append(nodes[stays])
-        return union_of(self.num_nodes, nodes[~stays], self.always)
+        around = np.asarray(self.graph.indices[entries_of_rows(self.graph.indptr, sources)[1]])
+        own = last.nodes if self._scaling.loop else last.nodes[:0]
+        earlier = last.nodes[:0] if self.left_out is None else np.flatnonzero(self.left_out[k])
+        targets = union_of(self.num_nodes, self.always, around, own, before.nodes, earlier)
+        self._check_count(targets)
+        return self._keep(k, targets, *make_hop(k, targets, self.graph, self._scaling, self.tokens))
 
-    def _moved(self, k: int, sources: np.ndarray, last: _Changed) -> np.ndarray:
-        """How far S T_k moved at the sources: (n,) norms."""
-        moved = np.zeros(len(sources))
-        moved[np.searchsorted(sources, last.nodes)] = last.distance
-        moved *= self._scaling(sources)
-        # At the ends of changed edges S moved too; new nodes gave nothing to anyone before.
-        ends = self.change.ends
-        before = self._scaling.of_degrees(self.change.degrees)[:, None] * self.tokens.take_stored(k, ends)
-        after = self._scaling(ends)[:, None] * self.tokens.take(k, ends)
-        moved[np.searchsorted(sources, ends)] = np.linalg.norm(after - before, axis=1)
-        return moved
+    def _follow(self, k: int, last: _Changed, before: _Changed) -> _Changed:
+        """Have rows of order k follow, where what they leave out would pass the threshold.
 
-    def _make(self, k: int, targets: np.ndarray) -> _Changed:
-        """Make rows, and take them over; within a tolerance only rows that really moved.
-
-        What neighbours moved adds up to more than a row does, so some rows turn out to stay below the threshold; what
-        such a row leaves out is then known exactly.
+        What neighbours moved adds up to more than a row moves, so some of these rows turn out to stay within it.
         """
-        exact, distance = make_hop(k, targets, self.graph, self._scaling, self.tokens)
-        if self.thresholds is None or self.left_out is None:
-            return self._keep(k, targets, exact, distance)
-        takes = (distance > self.thresholds[k]) | (targets >= self.change.num_nodes)
-        stays = targets[~takes]
-        self.left_out[k, stays] = distance[~takes] * _UPWARDS
-        self._bounds_changed[k].append(stays)
-        return self._keep(k, targets[takes], exact[takes], distance[takes])
+        assert self.left_out is not None
+        assert self.thresholds is not None
+        threshold = float(self.thresholds[k])
+        sources = union_of(self.num_nodes, self.change.ends, last.nodes)
+        moves = token_moves(k - 1, sources, self.change, self.graph, self._scaling, self.tokens)
+        felt, gain = felt_moves(k, moves, before.nodes, before.distance, self._scaling)
+        total = (self.left_out[k, felt] + gain) * UPWARDS
+        stays = total <= threshold
+        self._set_left_out(k, felt[stays], total[stays])
+        nodes = union_of(self.num_nodes, felt[~stays], self.always)
+        self._check_count(nodes)
+        anew, gains = np.zeros(len(nodes), bool), np.zeros(len(nodes))
+        anew[np.searchsorted(nodes, self.always)] = True
+        gains[np.searchsorted(nodes, felt[~stays])] = gain[~stays]
+        followed = follow_rows(
+            k, nodes, anew, gains, self.left_out[k, nodes], threshold, moves, self._scaling, self.tokens
+        )
+        moved, kept = followed.moved, ~followed.moved
+        self._set_left_out(k, nodes[kept], followed.left_out[kept])
+        return self._keep(k, nodes[moved], followed.rows, followed.distance, followed.left_out[moved])
