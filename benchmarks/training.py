@@ -1,10 +1,13 @@
 """Seconds per epoch with the published settings: ours against the literal implementation, in alternating processes.
 
 ``python -m benchmarks.training [--datasets a,b] [--bases monomial,chebyshev] [--threads 1] [--epochs 2] [--rounds 2]
-[--json FILE]``
+[--json FILE] [--before CHECKOUT]``
 An epoch is the training step and the validation; the sides take turns, and the best epoch of all rounds counts. Peak
-memory is counted above the bare imports. Where the stored tokens of the literal implementation would not fit in memory,
-it is not run and the row says so.
+memory is counted above the bare imports. Each row also says which share of a limit its epoch reaches: the multiply-adds
+of the model's formula at the rate of a large float32 product, measured in the same process, once as torch computes it
+and once by the faster of torch and the native kernel. ``--before`` measures another checkout of ours too, whose kernel
+is built; ``--sides ours`` leaves the literal implementation out; ``--batch-size auto`` takes mini-batches. Where the
+tokens of the literal implementation would not fit in memory, it is not run.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ import argparse
 import importlib
 import json
 import math
+import os
+import statistics
 import subprocess
 import sys
 import time
@@ -29,7 +34,7 @@ IMPORTS = (
 DATASETS = ("chameleon_filtered", "squirrel_filtered", "citeseer", "minesweeper", "tolokers", "pubmed", "cs", "physics")
 
 
-def measure(side: str, dataset: str, basis: str, threads: int, epochs: int) -> dict[str, Any]:
+def measure(side: str, dataset: str, basis: str, threads: int, epochs: int, batch: str = "") -> dict[str, Any]:
     """Run in a process of its own: best of ``epochs`` epochs after one to warm up."""
     import numpy as np
     import torch
@@ -43,6 +48,8 @@ def measure(side: str, dataset: str, basis: str, threads: int, epochs: int) -> d
     bare = peak_memory()
     task = load_dataset(dataset)
     settings = load_preset("paper", dataset, basis)
+    if batch:
+        settings["batch_size"] = int(batch) if batch.isdigit() else batch
     run = literal_epochs if side == "literal" else our_epochs
     seconds = []
     for epoch in run(task, settings):
@@ -51,7 +58,18 @@ def measure(side: str, dataset: str, basis: str, threads: int, epochs: int) -> d
         seconds.append(time.perf_counter() - start)
         if len(seconds) > epochs:
             break
-    return {"seconds": float(np.min(seconds[1:])), "memory": peak_memory() - bare}
+    measured = {"seconds": float(np.min(seconds[1:])), "memory": peak_memory() - bare}
+    return measured if side == "literal" else measured | limits(task, settings)
+
+
+def limits(task: Any, settings: dict[str, Any]) -> dict[str, float]:
+    """The least seconds of an epoch at torch's rate of dense products, and at the faster one of torch's and ours."""
+    from benchmarks.roofline import kernel_rate, limit_of, torch_rate
+
+    bound = limit_of(our_trainer(task, settings).model, task, settings)
+    rates = torch_rate(), kernel_rate() or 0.0
+    at_torch, at_best = (bound["products"] / rate + bound["sparse_seconds"] for rate in (rates[0], max(rates)))
+    return {"limit": at_torch, "best_limit": at_best, "torch_rate": rates[0], "kernel_rate": rates[1], **bound}
 
 
 def warm_up() -> None:
@@ -67,6 +85,12 @@ def warm_up() -> None:
 
 
 def our_epochs(task: Any, settings: dict[str, Any]) -> Any:
+    trainer = our_trainer(task, settings)
+    while True:
+        yield trainer._run_epoch
+
+
+def our_trainer(task: Any, settings: dict[str, Any]) -> Any:
     from polyformer.models.polyformer import PolyFormerModel, PolyFormerSettings
     from polyformer.settings import split_settings
     from polyformer.training.loop import Trainer
@@ -79,9 +103,7 @@ def our_epochs(task: Any, settings: dict[str, Any]) -> Any:
     split = task.splits[0]
     training = training.resolve(len(split.train), task.graph.num_features)
     model.bind(task.graph, workload_of(split, training))
-    trainer = Trainer(model, task.objective, task.metric, task.labels, split, training)
-    while True:
-        yield trainer._run_epoch
+    return Trainer(model, task.objective, task.metric, task.labels, split, training)
 
 
 def literal_epochs(task: Any, settings: dict[str, Any]) -> Any:
@@ -142,60 +164,91 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--batch-size", default="")
+    parser.add_argument("--sides", default="ours,literal")
+    parser.add_argument("--before", type=Path)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         side, dataset, basis = arguments.child.split(",")
-        print(json.dumps(measure(side, dataset, basis, arguments.threads, arguments.epochs)))
+        print(json.dumps(measure(side, dataset, basis, arguments.threads, arguments.epochs, arguments.batch_size)))
         return
     rows = []
-    print("| data set | basis | literal s/epoch | ours s/epoch | ratio | literal MB | ours MB | share |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(HEADER)
     for dataset in arguments.datasets.split(","):
         for basis in arguments.bases.split(","):
             row: dict[str, Any] = {"dataset": dataset, "basis": basis, "threads": arguments.threads}
             row |= best_of_rounds(dataset, basis, arguments)
             rows.append(row)
             print(table_row(row), flush=True)
-    ratios = [row["literal"]["seconds"] / row["ours"]["seconds"] for row in rows if row["literal"] is not None]
-    if ratios:
-        print(f"\ngeometric mean of {len(ratios)} ratios: {math.prod(ratios) ** (1 / len(ratios)):.1f}×")
+    for side in ("literal", "before"):
+        ratios = [row[side]["seconds"] / row["ours"]["seconds"] for row in rows if row.get(side) is not None]
+        if ratios:
+            mean = math.prod(ratios) ** (1 / len(ratios))
+            print(f"\n{side} / ours, geometric mean of {len(ratios)} ratios: {mean:.1f}×")
+    rates = [(row["ours"]["torch_rate"], row["ours"]["kernel_rate"]) for row in rows]
+    print(
+        f"\ndense products, GFlop/s, median: torch {gigaflops(rates, 0):.0f}, native kernel {gigaflops(rates, 1):.0f}"
+    )
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
 
 
 def best_of_rounds(dataset: str, basis: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Both sides by name, each with the best time and the lowest peak of its rounds; None where a side cannot run."""
-    sides: dict[str, Any] = {"ours": None, "literal": None}
+    names = [*arguments.sides.split(","), *(["before"] if arguments.before is not None else [])]
+    sides: dict[str, Any] = {"ours": None, "literal": None} | dict.fromkeys(names)
     for _ in range(arguments.rounds):
-        for side, before in sides.items():
+        for side in dict.fromkeys(names):
             if side == "literal" and token_gigabytes(dataset, basis) > 8:
                 continue
-            measured = child(side, dataset, basis, arguments)
-            sides[side] = {
-                name: measured[name] if before is None else min(measured[name], before[name]) for name in measured
-            }
+            measured, earlier = child(side, dataset, basis, arguments), sides[side] or {}
+            for name in ("seconds", "memory"):
+                measured[name] = min(measured[name], earlier.get(name, measured[name]))
+            for name in {"torch_rate", "kernel_rate"} & earlier.keys():  # the machine at its fastest is the limit
+                measured[name] = max(measured[name], earlier[name])
+            for name in {"limit", "best_limit"} & earlier.keys():
+                measured[name] = min(measured[name], earlier[name])
+            sides[side] = measured
     return sides
 
 
 def child(side: str, dataset: str, basis: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure one side in a fresh process."""
     options = ["--threads", str(arguments.threads), "--epochs", str(arguments.epochs)]
-    command = [sys.executable, "-m", "benchmarks.training", "--child", f"{side},{dataset},{basis}", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=True)
+    if arguments.batch_size:
+        options += ["--batch-size", arguments.batch_size]
+    what = f"{'ours' if side == 'before' else side},{dataset},{basis}"
+    command = [sys.executable, "-m", "benchmarks.training", "--child", what, *options]
+    where, environment = None, None
+    if side == "before":
+        where, environment = arguments.before, os.environ | {"PYTHONPATH": str(arguments.before / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=True, cwd=where, env=environment)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+HEADER = """\
+| data set | basis | route | literal s/epoch | before | ours | literal / ours | before / ours | of torch's rate | \
+of the best rate | ours MB | of literal |
+|---|---|---|---|---|---|---|---|---|---|---|---|"""
+
+
 def table_row(row: dict[str, Any]) -> str:
-    ours, literal = row["ours"], row["literal"]
-    start = f"| {row['dataset']} | {row['basis']} |"
-    if literal is None:
-        return f"{start} tokens do not fit | {ours['seconds']:.3f} | - | - | {ours['memory'] / 1e6:.0f} | - |"
-    ratio, share = literal["seconds"] / ours["seconds"], ours["memory"] / max(1, literal["memory"])
-    return (
-        f"{start} {literal['seconds']:.3f} | {ours['seconds']:.3f} | {ratio:.1f}× | "
-        f"{literal['memory'] / 1e6:.0f} | {ours['memory'] / 1e6:.0f} | {share:.2f} |"
-    )
+    """A line of the table: seconds, ratios, the shares of both limits, and memory."""
+    ours, literal, before = row["ours"], row["literal"], row.get("before")
+    taken = ours["seconds"]
+    cells = [row["dataset"], row["basis"], "projected" if ours["sparse_seconds"] else "stored"]
+    cells += ["-" if side is None else f"{side['seconds']:.3f}" for side in (literal, before, ours)]
+    cells += ["-" if side is None else f"{side['seconds'] / taken:.1f}×" for side in (literal, before)]
+    cells += [f"{ours[limit] / taken:.2f}" for limit in ("limit", "best_limit")]
+    cells += [f"{ours['memory'] / 1e6:.0f}"]
+    cells += ["-" if literal is None else f"{ours['memory'] / max(1, literal['memory']):.2f}"]
+    return f"| {' | '.join(cells)} |"
+
+
+def gigaflops(rates: list[tuple[float, float]], which: int) -> float:
+    """The median of the rates of multiply-adds, in 1e9 operations a second."""
+    return 2e-9 * statistics.median(pair[which] for pair in rates)
 
 
 if __name__ == "__main__":
