@@ -17,13 +17,14 @@ PanelFunction choose_panel_function() {
     return nullptr;
 }
 
-// Rows of one task: as many as suit the cache, fewer where threads would be without work.
+// Rows of one task: as many as suit the cache, fewer where threads would be without work; a multiple of all tiles.
 int64_t rows_per_task(const Matmul& p, int64_t panels, int threads) {
-    constexpr int64_t kLeastRows = 48, kTasksPerThread = 4;
-    int64_t rows = kRowsAtOnce;
-    while (rows > kLeastRows && threads > 1 && p.groups * panels * ((p.m + rows - 1) / rows) < kTasksPerThread * threads)
-        rows /= 2;
-    return rows;
+    constexpr int64_t kTile = 12, kLeastRows = 48, kTasksPerThread = 4;
+    int64_t ranges = (p.m + kRowsAtOnce - 1) / kRowsAtOnce;
+    while (threads > 1 && p.groups * panels * ranges < kTasksPerThread * threads && p.m > 2 * ranges * kLeastRows)
+        ranges *= 2;
+    const int64_t rows = (p.m + ranges - 1) / std::max<int64_t>(ranges, 1);
+    return std::max((rows + kTile - 1) / kTile * kTile, kTile);
 }
 
 }  // namespace

@@ -20,9 +20,9 @@ struct Matmul {
     bool relu, accumulate;   // C = max(C, 0) in the end; C += A B
 };
 
-constexpr int64_t kDepth = 256;      // rows of B that a panel holds
-constexpr int64_t kPanel = 32;       // columns of B that a panel holds
-constexpr int64_t kRowsAtOnce = 240; // rows of A that one task multiplies by a panel
+constexpr int64_t kDepth = 256;       // rows of B that a panel holds
+constexpr int64_t kPanel = 32;        // columns of B that a panel holds
+constexpr int64_t kRowsAtOnce = 480;  // rows of A that one task multiplies by a panel: half of a second-level cache
 
 // Computes rows [begin, end) of C in the panel of columns that begins at `column`; `room` holds kDepth * kPanel numbers.
 using PanelFunction = void (*)(const Matmul&, int64_t group, int64_t column, int64_t begin, int64_t end, float* room);

@@ -77,6 +77,54 @@ static void rows_of_tiles(const Matmul& p, const float* a, const float* panel, i
     }
 }
 
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define TURNS_IN_REGISTERS 1
+#endif
+#endif
+
+#ifdef TURNS_IN_REGISTERS
+typedef float Eight __attribute__((vector_size(32)));
+typedef float LooseEight __attribute__((vector_size(32), aligned(4)));
+
+// Eight rows of eight numbers, `stride` apart, become columns.
+static inline __attribute__((always_inline)) void turn_eight(const float* from, int64_t stride, float* to, int64_t to_stride) {
+    Eight row[8], pair[8], four[8];
+    for (int i = 0; i < 8; ++i) row[i] = *reinterpret_cast<const LooseEight*>(from + i * stride);
+    for (int i = 0; i < 8; i += 2) {
+        pair[i] = __builtin_shufflevector(row[i], row[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        pair[i + 1] = __builtin_shufflevector(row[i], row[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int j = 0; j < 2; ++j) {
+            four[i + 2 * j] = __builtin_shufflevector(pair[i + j], pair[i + 2 + j], 0, 1, 8, 9, 4, 5, 12, 13);
+            four[i + 2 * j + 1] = __builtin_shufflevector(pair[i + j], pair[i + 2 + j], 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+    for (int i = 0; i < 4; ++i) {
+        const Eight low = __builtin_shufflevector(four[i], four[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        const Eight high = __builtin_shufflevector(four[i], four[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+        *reinterpret_cast<LooseEight*>(to + i * to_stride) = low;
+        *reinterpret_cast<LooseEight*>(to + (i + 4) * to_stride) = high;
+    }
+}
+#endif
+
+// A panel of a B whose columns lie side by side in memory.
+static inline void turn_panel(const Matmul& p, const float* b, int64_t depth, int64_t width, int64_t padded, float* panel) {
+    int64_t done = 0;
+#ifdef TURNS_IN_REGISTERS
+    if (width == padded && p.b_row == 1) {
+        done = depth / 8 * 8;
+        for (int64_t k = 0; k < done; k += 8)
+            for (int64_t i = 0; i < padded; i += 8)
+                turn_eight(b + i * p.b_column + k, p.b_column, panel + k * padded + i, padded);
+    }
+#endif
+    for (int64_t i = 0; i < padded; ++i)
+        for (int64_t k = done; k < depth; ++k)
+            panel[k * padded + i] = i < width ? b[i * p.b_column + k * p.b_row] : 0.0f;
+}
+
 // Columns [column, column + width) of rows [begin, begin + depth) of B, one row after the other, zeros beyond width.
 static inline void fill_panel(const Matmul& p, const float* b, int64_t depth, int64_t width, int64_t padded, float* panel,
                               float* sums) {
@@ -87,9 +135,7 @@ static inline void fill_panel(const Matmul& p, const float* b, int64_t depth, in
         for (int64_t k = 0; k < depth; ++k)
             for (int64_t i = 0; i < padded; ++i) panel[k * padded + i] = i < width ? b[k * p.b_row + i] : 0.0f;
     } else {
-        for (int64_t i = 0; i < padded; ++i)
-            for (int64_t k = 0; k < depth; ++k)
-                panel[k * padded + i] = i < width ? b[i * p.b_column + k * p.b_row] : 0.0f;
+        turn_panel(p, b, depth, width, padded, panel);
     }
     if (!sums) return;
     for (int64_t k = 0; k < depth; ++k)

@@ -61,9 +61,13 @@ class PolyFormerBlock(nn.Module):
 
     def forward(self, hidden: Tensor, factors: Factors | None = None) -> Tensor:
         """Apply the block; ``factors`` are those of LN(H), where it is a thin product."""
-        normalised = layer_norm(hidden, self.attention_norm) if factors is None else factors.product()
+        if factors is None:
+            hidden, normalised = layer_norm(hidden, self.attention_norm)
+        else:
+            normalised = factors.product()
         hidden = add_dropout(hidden, self.attention(normalised, factors), self.dropout, self.training)
-        return add_dropout(hidden, self._feed_forward(layer_norm(hidden, self.ffn_norm)), self.dropout, self.training)
+        hidden, normalised = layer_norm(hidden, self.ffn_norm)
+        return add_dropout(hidden, self._feed_forward(normalised), self.dropout, self.training)
 
     def _feed_forward(self, hidden: Tensor) -> Tensor:
         first, second = cast(nn.Linear, self.ffn[0]), cast(nn.Linear, self.ffn[2])

@@ -104,12 +104,12 @@ def feed_forward(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bia
     return output
 
 
-def layer_norm(x: Tensor, norm: torch.nn.LayerNorm) -> Tensor:
-    """``norm(x)``."""
+def layer_norm(x: Tensor, norm: torch.nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    """``x`` and ``norm(x)``: a residual connection takes the former, whose gradient is then added without a pass."""
     if not is_native(x, norm.weight, norm.bias):
-        return norm(x)
-    output: Tensor = _LayerNorm.apply(x.contiguous(), norm.weight, norm.bias, norm.eps)
-    return output
+        return x, norm(x)
+    outputs: tuple[Tensor, Tensor] = _LayerNorm.apply(x.contiguous(), norm.weight, norm.bias, norm.eps)
+    return outputs
 
 
 @cache
@@ -200,7 +200,7 @@ class _FeedForward(torch.autograd.Function):
 
 class _LayerNorm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
         width = x.shape[-1]
         ctx.sizes = {"rows": x.numel() // width, "width": width}
         statistics, out = x.new_empty(ctx.sizes["rows"], 2), torch.empty_like(x)
@@ -208,7 +208,7 @@ class _LayerNorm(torch.autograd.Function):
             "norm_forward", **ctx.sizes, x=x, weight=weight, bias=bias, epsilon=epsilon, statistics=statistics, out=out
         )
         ctx.save_for_backward(x, weight, statistics)
-        return out
+        return x.view_as(x), out
 
     @staticmethod
     @once_differentiable
@@ -221,8 +221,8 @@ class _LayerNorm(torch.autograd.Function):
             x=x,
             weight=weight,
             statistics=statistics,
-            out_grad=gradients[0].contiguous(),
-            residual_grad=None,
+            out_grad=gradients[1].contiguous(),
+            residual_grad=gradients[0].contiguous(),
             x_grad=x_grad,
             sums=sums,
         )
