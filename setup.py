@@ -39,6 +39,7 @@ SLOWEST_FIRST = [
     "sparse",
     "synthetic",
     "stage",
+    "half_product",
     "attention",
     "token_rows",
     "token_moves",

@@ -131,6 +131,7 @@ def write_tokens(
     if graph.scaling is not None:
         about["scaling"] = graph.scaling.to_json()
     runner = ENGINES[engine]() if isinstance(engine, str) else engine
+    about |= runner.about()
     with TokenDirectoryWriter(Path(directory), shape, about, rows).open() as writer, runner.session():
         if writer.missing():
             _run(runner, basis, TokenJob(operator, features, order, writer, rows, reporter))

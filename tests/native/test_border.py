@@ -16,7 +16,7 @@ from polyformer.native import call
 from polyformer.native.signatures import SIGNATURES, Kind, Number
 
 SOURCES = sorted(Path(native.__file__).parent.glob("*.cpp"))
-_C_TYPES = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t"}
+_C_TYPES = {"float16": "uint16_t", "float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t"}
 
 
 def _exported() -> dict[str, list[str]]:

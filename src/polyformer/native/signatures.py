@@ -73,6 +73,11 @@ def _product(dtype: str) -> Signature:
     }
 
 
+def _half_product() -> Signature:
+    """A step without emission: what is emitted is converted by the caller."""
+    return {name: kind for name, kind in _product("float16").items() if not name.startswith("emit")}
+
+
 def _wide_product(dtype: str) -> Signature:
     return {
         "rows": _INT64,
@@ -191,6 +196,7 @@ _TOKEN_HOP: Signature = {
 SIGNATURES: dict[str, Signature] = {
     "product_float32": _product("float32"),
     "product_float64": _product("float64"),
+    "product_float16": _half_product(),
     "wide_product_float32": _wide_product("float32"),
     "wide_product_float64": _wide_product("float64"),
     "column_dots": _COLUMNS

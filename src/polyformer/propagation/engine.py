@@ -57,6 +57,10 @@ class Engine(ABC):
     def __init__(self, memory: int | None = None) -> None:
         self.memory = memory
 
+    def about(self) -> dict[str, str]:
+        """What a token directory records of the engine, because its tokens differ: only such blocks go together."""
+        return {}
+
     @abstractmethod
     def cost(self, operator: Operator, order: int, features: Features, fixed: bool) -> EngineCost:
         """Estimate a job; refuse a job that cannot be done within :attr:`memory`."""

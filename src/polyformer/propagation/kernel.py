@@ -7,16 +7,17 @@ ones if it has no values) and R a diagonal scaling, for float32 and float64 bloc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
 
+from polyformer.errors import KernelRefused
 from polyformer.graph import Graph
 from polyformer.native import call, is_available
 
-__all__ = ["FASTEST_WIDTH", "KERNEL_WIDTHS", "SparseBlock", "column_dots", "column_subtract"]
+__all__ = ["FASTEST_WIDTH", "KERNEL_WIDTHS", "SparseBlock", "column_dots", "column_subtract", "multiplies_halves"]
 
 KERNEL_WIDTHS = (64, 32, 16, 8)
 """Column widths for which the native kernel is compiled."""
@@ -81,10 +82,29 @@ class SparseBlock:
         Args:
             x: (columns, c), C-contiguous.
             row_scale: (rows,) float64; in float32, the same rounding error would come back in every hop.
-            out: (rows, c), C-contiguous, not ``x``.
+            out: (rows, c), C-contiguous, not ``x``. In float16, which needs the native kernel and emits nothing, it is
+                rounded after sums in float32.
             emit: (rows, w) view, w ≤ c, contiguous in its rows, that receives ``emit_scale · out``.
         """
         width = x.shape[1]
+        if x.dtype == np.float16:
+            call(
+                "product_float16",
+                rows=self.shape[0],
+                width=width,
+                indptr=self.indptr,
+                indices=self.indices,
+                values=self.values,
+                row_scale=row_scale,
+                loop=loop,
+                first_row=self.first_row,
+                x=x,
+                alpha=alpha,
+                previous=previous,
+                beta=beta,
+                out=out,
+            )
+            return out
         if width in KERNEL_WIDTHS and is_available():
             call(
                 _of_dtype("product", x),
@@ -135,6 +155,20 @@ class SparseBlock:
             out=out,
         )
         return out
+
+
+@cache
+def multiplies_halves() -> bool:
+    """Whether the native kernel multiplies blocks of float16 on this processor."""
+    if not is_available():
+        return False
+    one = SparseBlock(np.zeros(2, np.int64), np.zeros(0, np.int32), None, (1, 1))
+    block = np.zeros((1, KERNEL_WIDTHS[-1]), np.float16)
+    try:
+        one.product(block, block.copy())
+    except KernelRefused:
+        return False
+    return True
 
 
 def _of_dtype(name: str, x: np.ndarray) -> str:
