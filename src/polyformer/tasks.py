@@ -38,6 +38,7 @@ class Task:
         ids: (N,) node ids of the user, integers or strings; 0..N-1 by default.
         columns: columns of the table that the features come from; None if features come from elsewhere.
         preprocessing: a plain sentence on each change that was made to the features.
+        drawn: whether the splits were drawn when the user's files were read, so that one label more draws others.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Task:
     ids: np.ndarray | None = None
     columns: tuple[Column, ...] | None = None
     preprocessing: tuple[str, ...] = ()
+    drawn: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", check_labels(self.labels, self.graph.num_nodes))

@@ -166,3 +166,18 @@ def test_the_command_with_dropout(tmp_path: Path, capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit):
         main(["train", "--resume", "--out", out, "--json", *ray])
     assert json.loads(capsys.readouterr().out) == shared
+
+
+@pytest.mark.parametrize("route", ["stored", "streamed"])
+def test_a_run_on_ray_hides_the_labels_that_a_run_of_one_process_hides(tmp_path: Path, route: str) -> None:
+    """The seed decides the masks, so workers on Ray learn from the same hidden nodes and keep the same labels."""
+    asked = request(settings={"token_route": route, "label_input": 0.5, "label_masks": 3})
+    train(ALONE, asked, tmp_path / "alone")
+    execute_on_ray(asked, tmp_path / "ray", workers=2)
+    assert_same_run(tmp_path / "alone", tmp_path / "ray")
+    alone, shared = Run.open(tmp_path / "alone"), Run.open(tmp_path / "ray")
+    assert np.allclose(alone.predict(), shared.predict(), atol=1e-5)
+    assert alone.labels is not None
+    assert shared.labels is not None
+    assert np.array_equal(alone.labels.nodes, shared.labels.nodes)
+    assert np.array_equal(alone.labels.held_out, shared.labels.held_out)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -15,13 +17,18 @@ from polyformer.datasets import load_dataset
 from polyformer.errors import FileCorrupt, InvalidParameter, TrainingInterrupted
 from polyformer.files.run_names import LABELS
 from polyformer.graph import Graph
+from polyformer.importing import import_graph
 from polyformer.inputs import streamed_tokens
 from polyformer.inputs.label_tokens import LabelledInput
 from polyformer.label_input import KnownLabels, LabelMasks
 from polyformer.models import Workload
 from polyformer.models.parts import token_binding
 from polyformer.reports.findings import gather
+from polyformer.runs import known_labels
+from polyformer.runs import run as run_module
+from polyformer.runs.drift import drift_of_run, keep_baseline
 from polyformer.runs.execution import execute_run
+from polyformer.runs.known_labels import StoredLabels
 from polyformer.runs.run import Run
 from polyformer.splits import Split
 from polyformer.tasks import Task
@@ -30,6 +37,7 @@ from polyformer.updates.task_changes import TaskChange
 from polyformer.verification import verify_directory
 from tests.listener import Listener
 from tests.training.runs import losses, request
+from tests.updates.test_command_line import run as command
 
 LABELLED = {"label_input": 0.5, "label_masks": 3}
 SMALL = {"order": 2, "hidden_channels": 8, "heads": 2, "epochs": 3}
@@ -250,3 +258,144 @@ def test_the_report_tells_which_predictions_rest_on_labels(tmp_path: Path) -> No
     assert effect.without == (blank.argmax(axis=1) == made_task().labels[test]).mean()
     plain = pf.train(made_task(), "cascade", tmp_path / "plain", **SMALL)
     assert gather(plain.path, importance=False).label_effect is None
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_whole_run_knows_no_label_of_a_test_node(tmp_path: Path, model: str) -> None:
+    """From reading to calibration and predictions: other labels of test nodes leave every file of the model the same.
+
+    A validation label selects the epoch and the temperature, which is what validation is for; with one epoch it changes
+    no parameter.
+    """
+    task, split = made_task(), made_task().splits[0]
+    runs = {}
+    for name, nodes in (("as they are", split.test[:0]), ("other test", split.test), ("other val", split.val)):
+        labels = task.labels.copy()
+        labels[nodes] = 1 - labels[nodes]
+        other = Task("ring", task.graph, labels, task.splits)
+        epochs = {"epochs": 1} if name == "other val" else {}
+        runs[name] = pf.train(other, model, tmp_path / name, **SMALL | epochs, **LABELLED)
+    first = pf.train(task, model, tmp_path / "one epoch", **SMALL | {"epochs": 1}, **LABELLED)
+    assert _same_parameters(runs["other val"], first)
+    assert _same_parameters(runs["other test"], runs["as they are"])
+    assert np.array_equal(runs["other test"].predict(), runs["as they are"].predict())
+    results = [runs[name].result for name in ("as they are", "other test")]
+    assert results[0] is not None
+    assert results[1] is not None
+    for key in ("val", "best_epoch"):
+        assert results[0][key] == results[1][key]
+    assert runs["other test"].load()[0].calibration == runs["as they are"].load()[0].calibration
+
+
+def _same_parameters(one: Run, other: Run) -> bool:
+    parameters, others = one.model().state_dict(), other.model().state_dict()
+    return all(torch.equal(value, others[name]) for name, value in parameters.items())
+
+
+@pytest.mark.parametrize("part", ["train", "val", "test", "new"])
+def test_a_resumed_run_is_trained_on_the_labels_of_its_start(tmp_path: Path, part: str) -> None:
+    """Other labels of its split are refused; a label that arrived meanwhile is shown once the run has ended."""
+    made_task().save(tmp_path / "graph")
+    asked_for = request(data=str(tmp_path / "graph"), model="cascade", settings=LABELLED | {"num_layers": 2})
+    with pytest.raises(TrainingInterrupted):
+        execute_run(asked_for, tmp_path / "run", reporter=Listener(stop=lambda: True))
+    execute_run(asked_for, tmp_path / "whole")
+    node = 61 if part == "new" else int(getattr(made_task().splits[0], part)[0])
+    changed = {node: 1 - max(0, int(made_task().labels[node]))}
+    update_graph(tmp_path / "graph", lambda task: (TaskChange(labels=changed), "late"))
+    if part != "new":
+        with pytest.raises(FileCorrupt, match="has changed since"):
+            execute_run(asked_for, tmp_path / "run", resume=True)
+        return
+    execute_run(asked_for, tmp_path / "run", resume=True)
+    run = Run(tmp_path / "run")
+    assert _same_parameters(run, Run(tmp_path / "whole"))
+    known = run.shown_labels(run.task())
+    assert known is not None
+    assert 61 in known.nodes
+
+
+def test_forgetting_what_was_held_out_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The law of labels that arrive later fails where a run forgets which labels were held out."""
+    real = known_labels.write_labels
+
+    def write_labels(folder: Path, stored: StoredLabels | None) -> None:
+        real(folder, None if stored is None else replace(stored, held_out=stored.held_out[:0]))
+
+    monkeypatch.setattr(run_module, "write_labels", write_labels)
+    monkeypatch.setattr(Run, "split_of", lambda self, task: None)
+    with pytest.raises(AssertionError):
+        test_labels_that_arrive_later_are_used(tmp_path, "cascade")
+
+
+def people(folder: Path, labels: dict[int, str], split: bool) -> Path:
+    """Tables of 60 people in a ring, a quarter of them unlabelled but for ``labels``."""
+    folder.mkdir(exist_ok=True)
+    rows = ["id,age,label" + (",split" if split else "")]
+    for number in range(60):
+        known = "" if number % 4 == 3 else ("yes" if number // 10 % 2 else "no")
+        part = ("train", "val", "test")[number % 3] if known else ""
+        rows.append(f"p{number},{20 + number},{labels.get(number, known)}" + (f",{part}" if split else ""))
+    (folder / "nodes.csv").write_text("\n".join(rows) + "\n")
+    edges = [f"p{number},p{(number + step) % 60}" for number in range(60) for step in (1, 7)]
+    (folder / "edges.csv").write_text("source,target\n" + "\n".join(edges) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("split", [True, False], ids=["given", "drawn"])
+def test_a_label_that_is_added_to_the_users_tables_is_used(tmp_path: Path, split: bool) -> None:
+    """Splits that were drawn are drawn anew with one label more; the run still knows what it was trained on."""
+    tables = people(tmp_path / "tables", {}, split)
+    run = pf.train(tables, "cascade", tmp_path / "run", **SMALL, **LABELLED)
+    before = run.shown_labels(run.task())
+    people(tables, {3: "yes"}, split)
+    task = Run.open(run.path).task()
+    after = Run.open(run.path).shown_labels(task)
+    assert before is not None
+    assert after is not None
+    assert set(after.nodes) == {*before.nodes, 3}
+    assert task.drawn is not split
+
+
+def test_labels_that_another_graph_holds_out_are_not_shown(tmp_path: Path) -> None:
+    """Tables of another graph may say which nodes are for validation and testing; a graph directory does too."""
+    run = pf.train(people(tmp_path / "tables", {}, True), "cascade", tmp_path / "run", split=0, **SMALL, **LABELLED)
+    other = people(tmp_path / "other", {3: "yes"}, True)
+    (other / "edges.csv").write_text("source,target\n" + "\n".join(f"p{n},p{(n + 2) % 60}" for n in range(60)) + "\n")
+    import_graph(other, tmp_path / "imported")
+    train = [number for number in range(60) if number % 3 == 0 and number % 4 != 3]
+    for place in (other, tmp_path / "imported"):
+        task = run.task(str(place))
+        known = run.shown_labels(task, str(place))
+        assert known is not None
+        assert sorted(known.nodes) == sorted([*train, 3])
+
+
+def test_drift_judges_by_validation_nodes_of_the_runs_split(tmp_path: Path) -> None:
+    """In another split, they were for training: their labels are shown, so the score would say nothing."""
+    task = made_task()
+    first = task.splits[0]
+    other = Split(np.sort(np.concatenate([first.val, first.test])), first.train[:20], first.train[20:])
+    Task("ring", task.graph, task.labels, [other, first]).save(tmp_path / "graph")
+    run = pf.train(tmp_path / "graph", "cascade", tmp_path / "run", split=1, **SMALL, **LABELLED)
+    keep_baseline(run.path, tmp_path / "graph")
+    assert run.result is not None
+    assert drift_of_run(run.path, tmp_path / "graph").score == pytest.approx(run.result["val"])
+
+
+def test_predictions_say_whose_own_label_was_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made_task().save(tmp_path / "graph")
+    run = pf.train(tmp_path / "graph", "cascade", tmp_path / "run", **SMALL, **LABELLED)
+    tables = {}
+    for name, options in (("shown", []), ("hidden", ["--hide-labels"])):
+        place = tmp_path / f"{name}.parquet"
+        assert command("predict", run.path, "--out", place, *options) == 0
+        tables[name] = pq.read_table(place).to_pandas()
+    assert "was shown the labels of 40 nodes" in capsys.readouterr().out
+    assert np.flatnonzero(tables["shown"]["label_shown"]).tolist() == sorted(made_task().splits[0].train)
+    assert not tables["hidden"]["label_shown"].any()
+    assert np.allclose(tables["hidden"]["probability_1"], run.predict(show_labels=False)[:, 1], atol=1e-6)
+    plain = pf.train(made_task(), "cascade", tmp_path / "plain", **SMALL)
+    assert plain.path.exists()
+    assert command("predict", plain.path, tmp_path / "graph", "--hide-labels", "--out", tmp_path / "p.csv") == 1
+    assert "reads none" in capsys.readouterr().err

@@ -86,6 +86,9 @@ class PredictOptions:
             "the new nodes."
         ),
     ] = "frozen"
+    hide_labels: Annotated[
+        bool, typer.Option("--hide-labels", help="Show a model that reads known labels none of them.")
+    ] = False
     device: Device = "auto"
     data_root: DataRoot = None
     json_only: JsonSummary = False
@@ -129,15 +132,28 @@ def predict(options: PredictOptions) -> None:
     coverage = None if options.coverage is None else card.coverage(options.coverage)
     with display.reporter() as reporter:
         task = run.task(options.data, None if options.data_root is None else str(options.data_root), reporter)
-        labels = run.shown_labels(task, options.data)
+        labels = _shown_labels(run, task, options)
         if options.new is not None:
             count = _predict_new(card, model, task, options, options.new, coverage, labels)
         else:
             nodes, scratch = _select(options, task), existing_folder(options.out)
             workload = Workload(nodes, memory=limit, tokens=options.tokens, scratch=scratch, labels=labels)
             with _predict(run, card, model, task.graph, options, workload, reporter) as blocks:
-                count = _write(card, blocks, task.ids, options.out, coverage)
-    _conclude(display, options, count, coverage)
+                count = _write(card, blocks, task.ids, options.out, coverage, labels)
+    _conclude(display, options, count, coverage, labels)
+
+
+def _shown_labels(run: Run, task: Task, options: PredictOptions) -> KnownLabels | None:
+    """The labels that the model is shown; None for a model that reads no labels."""
+    from polyformer.errors import InvalidParameter
+
+    if run.labels is None and options.hide_labels:
+        raise InvalidParameter(
+            "'--hide-labels' is for models that read known labels, and this one reads none. Omit it."
+        )
+    return (
+        run.labels.none_in(task.graph) if run.labels and options.hide_labels else run.shown_labels(task, options.data)
+    )
 
 
 def _select(options: PredictOptions, task: Task) -> np.ndarray | None:
@@ -190,20 +206,33 @@ def _predict_new(
     return _write(card, iter([(np.arange(len(ids)), scores)]), ids, options.out, coverage)
 
 
-def _write(card: ModelCard, blocks: Blocks, ids: np.ndarray | None, out: Path, coverage: Coverage | None) -> int:
+def _write(
+    card: ModelCard,
+    blocks: Blocks,
+    ids: np.ndarray | None,
+    out: Path,
+    coverage: Coverage | None,
+    labels: KnownLabels | None = None,
+) -> int:
     """Write the table; returns the number of its rows."""
     from polyformer.runs.prediction import write_predictions
 
-    return write_predictions(out, blocks, ids, card.reader, card.class_names, card.threshold, coverage)
+    return write_predictions(out, blocks, ids, card.reader, card.class_names, card.threshold, coverage, labels)
 
 
-def _conclude(display: Display, options: PredictOptions, count: int, coverage: Coverage | None) -> None:
+def _conclude(
+    display: Display, options: PredictOptions, count: int, coverage: Coverage | None, labels: KnownLabels | None
+) -> None:
     """Say how many predictions were written, and what their sets or intervals hold."""
     summary: dict[str, Any] = {"nodes": count, "out": str(options.out)}
     if options.new is not None:
         summary["mode"] = options.mode
     whose = "" if options.new is None else " of new nodes"
     display.say(f"{count:,} predictions{whose} written to {options.out}")
+    if labels is not None:
+        summary["labels_shown"] = len(labels.nodes)
+        words = "" if options.new is not None else "; their rows say so in the column label_shown"
+        display.say(f"the model was shown the labels of {len(labels.nodes):,} nodes{words}")
     if coverage is not None:
         display.say(coverage.describe())
         summary |= {"coverage": coverage.share, "coverage_bound": coverage.bound, "coverage_nodes": coverage.nodes}

@@ -95,6 +95,7 @@ def load_source(
     *,
     reporter: Reporter = SILENT,
     applied: bool = False,
+    held_out: bool = False,
     columns: tuple[Column, ...] | None = None,
 ) -> Task:
     """Load what the command line calls DATASET|PATH: a data set by name, a graph directory, or files of a graph.
@@ -102,6 +103,8 @@ def load_source(
     Args:
         protocol: name of the splits of a data set; for a path without splits, how to draw them.
         applied: whether a model is only applied to the graph, so that splits in the user's files do not matter.
+        held_out: whether splits that an applied model's graph has are read all the same, because the model is shown
+            labels, but none of validation and test nodes.
         columns: columns of another graph; the features of tables are read as theirs were.
         reporter: hears how far downloading and reading is, and what was taken as what in the user's own files.
     """
@@ -115,7 +118,7 @@ def load_source(
 
     options = ImportOptions(columns=columns)
     if applied:
-        options = replace(options, split_column="", protocol="none")
+        options = replace(options, split_column=None if held_out else "", protocol="none")
     elif protocol not in (None, "fixed", "none"):
         options = replace(options, protocol=str(protocol))
     task = open_source(source, options, reporter)

@@ -106,7 +106,13 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         "label-tokens": Experiment(
             "Beyond the paper: known labels as input",
             "The cascade, PolyFormer, GCN and a tuned GCN that read training labels; published models read none.",
-            ("label-tokens", "label-tokens-polyformer"),
+            (
+                "label-tokens",
+                "label-tokens-polyformer",
+                "label-tokens-sets",
+                "label-tokens-sets-baselines",
+                "label-tokens-sets-polyformer",
+            ),
         ),
         "label-tokens-without": Experiment(
             "Beyond the paper: the same settings without labels as input",

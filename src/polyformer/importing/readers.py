@@ -60,7 +60,7 @@ def _read(path: Path, options: ImportOptions) -> Source:
         known = ", ".join((*_TABLES, *_WHOLE_FILES, *RAW_ENDINGS))
         advice = advice_for(name) or f"Give a folder of tables, or a file in {known}."
         raise InvalidData(f"'{path}' is of no format that can be read. {advice}")
-    if options.split_column != "":
+    if options.split_column != "" and options.protocol != "none":
         check_splits(source)
     return source
 

@@ -116,12 +116,12 @@ def build_task(source: Source, graph: Graph, ids: NodeIds, options: ImportOption
     if source.labels is None or not source.labels.known.any():
         bare = np.full(graph.num_nodes, -1)
         return Task(name, graph, bare, (), "none", ids=named, columns=columns, preprocessing=done)
-    splits, protocol = source.splits, source.protocol
+    splits, protocol, drawn = source.splits, source.protocol, source.splits is None
     if splits is None:
         splits, protocol = tuple(draw_splits(source.labels, options)), options.protocol
     metric = options.metric or source.metric
     names = source.labels.class_names
-    return Task(name, graph, source.labels.values, splits, protocol, metric, names, named, columns, done)
+    return Task(name, graph, source.labels.values, splits, protocol, metric, names, named, columns, done, drawn)
 
 
 def string_array(values: Any) -> np.ndarray:

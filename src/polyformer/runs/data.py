@@ -62,13 +62,15 @@ def read_alike(
     protocol: str | None = None,
     reporter: Reporter = SILENT,
     applied: bool = False,
+    held_out: bool = False,
 ) -> Task:
     """A graph for a trained model: tables and features are read as those of the training were.
 
     Args:
         applied: whether splits in the files do not matter, as for a graph that the model was not trained on.
+        held_out: whether splits of such a graph are read all the same; see :func:`load_source`.
     """
     columns = columns_to_read(card.columns)
-    task = load_source(data, root, protocol, reporter=reporter, applied=applied, columns=columns)
+    task = load_source(data, root, protocol, reporter=reporter, applied=applied, held_out=held_out, columns=columns)
     check_columns(columns or None, task.columns, data)
     return prepare_task_alike(replace(task, metric=card.metric), card.columns, card.scaling)

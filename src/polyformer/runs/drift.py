@@ -17,7 +17,6 @@ from polyformer.columns import feature_names
 from polyformer.errors import DataNotFound
 from polyformer.files import read_npz, write_npz
 from polyformer.graph import Graph
-from polyformer.label_input import KnownLabels
 from polyformer.metrics import METRICS, predicted_classes
 from polyformer.models import NodeModel
 from polyformer.runs.prediction import predict_scores
@@ -89,7 +88,7 @@ def keep_baseline(run: Path, graph: Path) -> None:
         return
     card, model = Run.open_model(run).load()
     task = Run(run).task(str(graph))
-    scores, moments, score = _measure(card, model, task, Run(run).shown_labels(task, str(graph)))
+    scores, moments, score = _measure(Run(run), card, model, task, str(graph))
     trained_on = Run(run).config.get("task", {}).get("fingerprint", "")
     training = np.array(trained_on.partition("+")[0] == task.graph.unscaled.fingerprint)
     arrays = {"scores": scores, "mean": moments[0], "deviation": moments[1], "score": np.array(score)}
@@ -106,7 +105,7 @@ def drift_of_run(run: Path, graph: Path) -> Drift:
     before = read_npz(run / _BASELINE, ["scores", "mean", "deviation", "score", "training", "removed"])
     card, model = Run.open_model(run).load()
     task = Run(run).task(str(graph))
-    scores, (mean, _), score = _measure(card, model, task, Run(run).shown_labels(task, str(graph)))
+    scores, (mean, _), score = _measure(Run(run), card, model, task, str(graph))
     count = min(len(before["scores"]), len(scores))
     nodes = np.setdiff1d(np.arange(count), np.union1d(before["removed"], task.graph.removed))
     old, new = before["scores"][nodes], scores[nodes]
@@ -125,13 +124,13 @@ def drift_of_run(run: Path, graph: Path) -> Drift:
 
 
 def _measure(
-    card: ModelCard, model: NodeModel, task: Task, labels: KnownLabels | None
+    run: Run, card: ModelCard, model: NodeModel, task: Task, graph: str
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], float]:
     """Scores of all nodes, mean and deviation of tokens (K+1, d), and the metric on the validation nodes."""
-    scores = predict_scores(model, card.reader, task.graph, labels=labels)
-    score = float("nan")
-    if task.splits and len(task.splits[0].val):
-        val = task.splits[0].val
+    scores = predict_scores(model, card.reader, task.graph, labels=run.shown_labels(task, graph))
+    score, split = float("nan"), run.split_of(task)
+    if split is not None and len(split.val):
+        val = split.val
         score = METRICS[card.metric](scores[val], task.labels[val], card.threshold)
     return scores, _moments(card, model, task.graph), score
 

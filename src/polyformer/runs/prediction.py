@@ -72,6 +72,7 @@ def write_predictions(
     class_names: Sequence[str] | None = None,
     threshold: float | None = None,
     coverage: Coverage | None = None,
+    labels: KnownLabels | None = None,
 ) -> int:
     """Write one row a node: ``node``, ``prediction`` and, for classes, ``probability_<class>`` for each.
 
@@ -80,6 +81,8 @@ def write_predictions(
         ids: (N,) what the nodes are called; their numbers by default.
         threshold: threshold between two classes, see :func:`predicted_classes`; the most probable class by default.
         coverage: adds the column ``set``, or ``low`` and ``high`` for real values, that hold the truth that often.
+        labels: those that the model was shown; adds the column ``label_shown``, whether the node's own label was among
+            them. The prediction of such a node rests on its label and is none to judge the model by.
 
     Returns:
         The number of rows.
@@ -87,7 +90,10 @@ def write_predictions(
     with table_rows(path, "predictions") as rows:
         for nodes, scores in blocks:
             names = nodes if ids is None else ids[nodes]
-            rows.write(_table(names, scores, objective, class_names, threshold, coverage, path.suffix.lower()))
+            table = _table(names, scores, objective, class_names, threshold, coverage, path.suffix.lower())
+            if labels is not None:
+                table = table.append_column("label_shown", [np.isin(nodes, labels.nodes)])
+            rows.write(table)
     return rows.count
 
 

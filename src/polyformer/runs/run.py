@@ -200,7 +200,8 @@ class Run:
             reporter: hears how far reading is, and what was taken as what in the files of another graph.
         """
         if data is not None:
-            return read_alike(self.card, data, data_root, reporter=reporter, applied=True)
+            shown = self.card.label_channels > 0
+            return read_alike(self.card, data, data_root, reporter=reporter, applied=True, held_out=shown)
         if "data" not in self.config:
             raise InvalidParameter(
                 f"'{self.path}' is a saved classifier that does not know its data. Pass the PATH of a graph."
@@ -251,10 +252,14 @@ class Run:
         """
         if self.labels is None:
             return None
-        number = int(self.config.get("split", 0))
-        split = task.splits[number] if number < len(task.splits) else None
         own = data is None or place_of_data(data) == self.data
+        split = None if own and task.drawn else self.split_of(task)  # drawn anew, it would hide labels of the training
         return self.labels.in_task(task, self.card, own, split)
+
+    def split_of(self, task: Task) -> Split | None:
+        """The split of a task that has the number of the run's split, or else its first; None if it has none."""
+        number = int(self.config.get("split", 0))
+        return task.splits[number if number < len(task.splits) else 0] if task.splits else None
 
     def predict(
         self,
