@@ -397,5 +397,5 @@ def test_predictions_say_whose_own_label_was_shown(tmp_path: Path, capsys: pytes
     assert np.allclose(tables["hidden"]["probability_1"], run.predict(show_labels=False)[:, 1], atol=1e-6)
     plain = pf.train(made_task(), "cascade", tmp_path / "plain", **SMALL)
     assert plain.path.exists()
-    assert command("predict", plain.path, tmp_path / "graph", "--hide-labels", "--out", tmp_path / "p.csv") == 1
+    assert command("predict", plain.path, tmp_path / "graph", "--hide-labels", "--out", tmp_path / "p.csv") == 2
     assert "reads none" in capsys.readouterr().err
