@@ -173,10 +173,16 @@ def require_memory(what: str, size: float, advice: str, limit: int | None = None
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out: Arrow, torch and the system have errors of their own for that."""
+    """Whether memory ran out: Arrow, torch and the system have errors of their own for that.
+
+    A function of C that fails without saying why has not got the memory for its exception.
+    """
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
-    return type(error).__name__ == "ArrowMemoryError" or "you tried to allocate" in str(error)
+    if isinstance(error, SystemError) and "without" in str(error) and "exception" in str(error):
+        return True
+    words = ("you tried to allocate", "bad_alloc")
+    return type(error).__name__ == "ArrowMemoryError" or any(word in str(error) for word in words)
 
 
 def num_cores() -> int:

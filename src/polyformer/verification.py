@@ -12,12 +12,12 @@ from polyformer.files.data_schemas import TOKEN_MANIFEST
 from polyformer.files.run_names import CONFIG, LABELS, WEIGHTS
 from polyformer.graph import Graph
 from polyformer.limits import MOST_JSON_BYTES
-from polyformer.runs.directory import checkpoint_file, token_folders
+from polyformer.runs.directory import checkpoint_file, read_checkpoint, token_folders
+from polyformer.runs.metrics_file import check_best_score
 from polyformer.runs.run import Run
 from polyformer.runs.saved_model import read_weights
 from polyformer.stores.directory import StoredTokens
 from polyformer.tasks import Task
-from polyformer.training.checkpoint import Checkpoint
 
 __all__ = ["check_epochs", "verify_directory"]
 
@@ -80,7 +80,7 @@ def _read_model(folder: Path) -> Iterator[str]:
         result, epochs = run.result, check_epochs(run)
         yield f"The run has {epochs:,} epochs and " + ("a result." if result is not None else "no result yet.")
         if checkpoint_file(folder).exists():
-            yield f"Its checkpoint is of epoch {Checkpoint.load(checkpoint_file(folder)).epoch:,}."
+            yield f"Its checkpoint is of epoch {read_checkpoint(folder).epoch:,}."
         for tokens in token_folders(folder):
             yield from _read_data(tokens)
 
@@ -93,6 +93,8 @@ def check_epochs(run: Run) -> int:
             f"'{run.path / 'metrics.jsonl'}' tells of {epochs:,} epochs, and the run had {result['epochs']:,}. Lines "
             f"are missing at its end. Restore it from a copy."
         )
+    if result is not None:
+        check_best_score(run.path, run.path / "result.json", result["best_epoch"], result["val"])
     return epochs
 
 

@@ -3,12 +3,15 @@
 //
 // Allocations are failed here and not by RLIMIT_AS: a limit strikes wherever the sum of all sizes happens to pass it,
 // which differs from run to run, while the n-th call is the same call every time. Small allocations are let through:
-// nothing that a file or a user chooses is small, and libraries that cannot answer abort on them, as do their threads.
+// nothing that a file or a user chooses is small, and libraries that cannot answer abort on them. Those of other threads
+// are let through too: a thread of Python 3.11 that cannot get memory for its first call leaves its starter waiting for
+// ever (threading.Thread.start), and threads of libraries end the process.
 // Python 3.11 is built with 64-bit offsets, so that its calls carry the names that end in 64.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -31,6 +34,7 @@ enum { KILL = 0, TORN = -1, SHORT = -2 };  // instead of an errno: die; write ha
 static Counter counters[2] = {{-1, 0}, {-1, 0}};
 static int failure = KILL, lasting = 0;
 static size_t least = 1 << 12;
+static pthread_t arming;
 
 void crash_arm(int kind, long after, int error, int lasts, size_t least_bytes) {
     counters[DISK].remaining = counters[MEMORY].remaining = -1;
@@ -38,6 +42,7 @@ void crash_arm(int kind, long after, int error, int lasts, size_t least_bytes) {
     failure = error;
     lasting = lasts;
     least = least_bytes;
+    arming = pthread_self();
     counters[kind].remaining = after;
 }
 
@@ -127,7 +132,7 @@ extern void* __libc_realloc(void*, size_t);
 extern void* __libc_memalign(size_t, size_t);
 
 static int no_memory(size_t size) {
-    if (size < least || !reached(&counters[MEMORY])) return 0;
+    if (size < least || !pthread_equal(pthread_self(), arming) || !reached(&counters[MEMORY])) return 0;
     if (failure == KILL) kill(getpid(), SIGKILL);
     errno = ENOMEM;
     return 1;

@@ -64,6 +64,22 @@ def test_a_data_set_is_downloaded_once_and_recorded(server: Any, cache: Path) ->
         dataset.load(None, "fixed")
 
 
+def test_a_file_without_a_published_hash_is_held_to_that_of_its_first_download(server: Any, cache: Path) -> None:
+    dataset = small_dataset(server)
+    file = replace(dataset.files[0], sha256=None)
+    unknown = replace(dataset, files=(file,))
+    unknown.load(None, "fixed")
+    path = cache / "minesweeper" / "raw" / "minesweeper.npz"
+    assert path.with_name("minesweeper.npz.sha256").read_text().strip() == dataset.files[0].sha256
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(FileCorrupt, match="has changed since it was downloaded"):
+        unknown.load(None, "fixed")
+    for record in (b"\xff", b"x" * 5000, b""):
+        path.with_name("minesweeper.npz.sha256").write_bytes(record)
+        with pytest.raises(FileCorrupt):
+            unknown.load(None, "fixed")
+
+
 def test_files_in_a_root_are_used_without_network(server: Any, cache: Path, tmp_path: Path, monkeypatch: Any) -> None:
     dataset = small_dataset(server)
     for name in ("given", "environment"):

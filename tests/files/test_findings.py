@@ -16,12 +16,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.io
 import torch
 
-from polyformer.errors import FileCorrupt, OutOfResources, WriteFailed
-from polyformer.files import read_npy, read_tensors, reading, write_json, write_tensors, write_whole
+from polyformer.cli.node_choice import select_nodes
+from polyformer.errors import FileCorrupt, InvalidData, OutOfResources, WriteFailed
+from polyformer.files import file_digest, read_npy, read_tensors, reading, write_json, write_tensors, write_whole
 from polyformer.files.run_schemas import WEIGHTS
 from polyformer.files.schema import Schema, TableOf
+from polyformer.formats.matrices import read_matlab
+from polyformer.formats.number_files import csr_from_arrays
 from polyformer.graph import Graph
 from polyformer.tasks import Task
 from polyformer.tuning.journal_lock import JournalLock
@@ -114,7 +118,17 @@ def test_a_pipe_in_the_place_of_a_file_does_not_block(tmp_path: Path) -> None:
         Task.load(tmp_path / "graph")
 
 
-@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.ENOMEM, "Cannot allocate memory")])
+OUT_OF_MEMORY = [
+    MemoryError(),
+    OSError(errno.ENOMEM, "Cannot allocate memory"),
+    RuntimeError("std::bad_alloc"),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+    SystemError("<built-in function compile> returned NULL without setting an exception"),
+    SystemError("error return without exception set"),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=str)
 def test_memory_that_runs_out_is_no_damaged_file(tmp_path: Path, error: BaseException) -> None:
     with pytest.raises(OutOfResources, match="not enough memory"), reading(tmp_path):
         raise error
@@ -185,3 +199,37 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
         file.write(b"new")
         raise WriteFailed("full")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize("content", [b"1\n2\nx\n", b"\xff\xfe", b"1e400\n", b"9" * 5000, b"0x10\n", b"1 2\n3\n"])
+def test_a_list_of_nodes_that_is_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "nodes.txt").write_bytes(content)
+    with pytest.raises(InvalidData, match="must hold one node number a line"):
+        select_nodes(str(tmp_path / "nodes.txt"), np.arange(20))
+
+
+def test_a_list_of_nodes_that_claims_terabytes_is_not_read(tmp_path: Path) -> None:
+    """A hole of a file costs nothing; reading it went on for ever."""
+    (tmp_path / "nodes.txt").write_text("1\n")
+    os.truncate(tmp_path / "nodes.txt", 1 << 43)
+    with pytest.raises(OutOfResources):
+        select_nodes(str(tmp_path / "nodes.txt"), np.arange(20))
+
+
+def test_blocks_of_unfinished_tokens_that_grew_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "block").write_bytes(b"x")
+    os.truncate(tmp_path / "block", 1 << 43)
+    assert file_digest(tmp_path / "block", most=1000) is None
+
+
+@pytest.mark.parametrize("matrix", [np.array(["aa", "bb"]), np.ones((2, 3, 4)), np.array([[1, "x"]], object)])
+def test_an_adjacency_of_matlab_that_is_no_matrix_of_numbers(tmp_path: Path, matrix: np.ndarray) -> None:
+    scipy.io.savemat(tmp_path / "a.mat", {"A": matrix})
+    with pytest.raises(FileCorrupt, match="must be a matrix of numbers"):
+        read_matlab(tmp_path / "a.mat")
+
+
+def test_words_as_values_of_a_published_matrix(tmp_path: Path) -> None:
+    matrix = {"data": np.array([b"a"]), "indices": np.array([0]), "indptr": np.array([0, 1]), "shape": np.array([1, 1])}
+    with pytest.raises(FileCorrupt, match="not real numbers"):
+        csr_from_arrays(matrix, "", tmp_path)

@@ -28,7 +28,7 @@ from polyformer.updates.graph_directory import update_graph
 from polyformer.updates.tokens import update_tokens
 from polyformer.verification import verify_directory
 from tests.crash.work import train_small
-from tests.edits import plain_json, rewrite_json
+from tests.edits import adopt, plain_json, rewrite_json
 from tests.fuzz.more_readers import make_changed
 from tests.updates.killed import change
 
@@ -111,6 +111,7 @@ def test_a_config_that_claims_wide_layers_costs_no_memory(trained: Path, monkeyp
     config = plain_json(trained / "config.json")
     config["card"]["settings"]["hidden_channels"] = 8192
     rewrite_json(trained / "config.json", config)
+    adopt(trained)
     monkeypatch.setattr("polyformer.runs.saved_model.ModelCard.build", lambda *_, **__: pytest.fail("it was built"))
     with pytest.raises(FileCorrupt, match="does not fit"):
         Run.open_model(trained).load()

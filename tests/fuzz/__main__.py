@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.fuzzer import fuzz
-from tests.fuzz.readers import READERS
+from tests.fuzz.readers import COMMANDS, READERS
 
 
 def _say(text: str) -> None:
@@ -66,7 +66,8 @@ def _summary(results: list[dict[str, Any]], options: argparse.Namespace, minutes
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("readers", nargs="*", default=list(READERS), help="names of readers; all by default")
+    parser.add_argument("readers", nargs="*", help="names of readers; all by default")
+    parser.add_argument("--commands", action="store_true", help="fuzz the verbs of the command line instead of readers")
     parser.add_argument("--inputs", type=int, default=10**9, help="at most so many inputs for each reader")
     parser.add_argument("--seconds", type=float, default=3600.0, help="at most so many seconds for all readers")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
@@ -74,6 +75,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, default=None, help="a folder for inputs that are findings")
     parser.add_argument("--record", type=Path, default=None, help="a JSON file for the counts")
     options = parser.parse_args()
+    options.readers = options.readers or list(COMMANDS if options.commands else READERS)
     if options.workers == 0:
         return _work(options)
     began = time.monotonic()

@@ -19,10 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from polyformer.errors import PolyformerError
+from tests.fuzz.folders import NO_BYTES
 from tests.fuzz.mutations import damage, fresh_copy
-from tests.fuzz.readers import READERS, Reader
+from tests.fuzz.readers import COMMANDS, READERS, Reader
 
 __all__ = ["CORPUS", "Finding", "Tally", "fuzz", "replay"]
+
+_READERS = READERS | COMMANDS
 
 CORPUS = Path(__file__).parent / "corpus"
 SECONDS_FOR_ONE = 20
@@ -97,7 +100,7 @@ def _limited_memory() -> Iterator[None]:
 
 def _hashes(folder: Path) -> int:
     """How many files and lines carry a hash of themselves: who takes the hash away changes a file on purpose."""
-    files = (path for path in folder.rglob("*.json*") if path.is_file())
+    files = (path for path in folder.rglob("*.json*") if path.is_file() and path.stat().st_size < 1 << 30)
     return sum(path.read_bytes().count(b'"checksum"') for path in files)
 
 
@@ -134,45 +137,45 @@ def fuzz(names: list[str], seeds: range, seconds: float = float("inf"), keep: Pa
     tally, deadline = Tally(), time.monotonic() + seconds
     with _folder() as place, _limited_memory():
         for name in names:
-            reader, good, work = READERS[name], Path(place) / "good" / name, Path(place) / "work"
-            good.mkdir(parents=True)
-            reader.make(good)
-            fresh_copy(good, work)
-            expected = reader.read(work)
             share = (deadline - time.monotonic()) / max(1, len(names) - names.index(name))
-            stop = time.monotonic() + share
-            for seed in seeds:
-                if time.monotonic() > stop:
-                    break
-                fresh_copy(good, work)
-                changes = damage(random.Random(f"{name} {seed}"), work)
-                if reader.reseal is not None:
-                    reader.reseal(work)
-                tally.kinds.update(kind for kind, _ in changes)
-                kinds = ", ".join(f"{kind} in {file}" for kind, file in changes)
-                before = len(tally.findings)
-                changed = work.parent / "changed"
-                if keep is not None:
-                    shutil.rmtree(changed, ignore_errors=True)
-                    shutil.copytree(work, changed, copy_function=_copy_plain)
-                _judge(name, reader, good, work, expected, tally, seed, kinds)
-                if keep is not None and len(tally.findings) > before:
-                    target = keep / name.replace(" ", "-") / str(seed)
-                    shutil.rmtree(target, ignore_errors=True)
-                    shutil.copytree(changed, target, copy_function=_copy_plain)
+            _fuzz_one(name, seeds, time.monotonic() + share, Path(place), tally, keep)
     return tally
 
 
-def _copy_plain(source: str, target: str) -> None:
-    if Path(source).is_file():
-        shutil.copyfile(source, target)
-    else:
-        os.mkfifo(target)
+def _fuzz_one(name: str, seeds: range, stop: float, place: Path, tally: Tally, keep: Path | None) -> None:
+    reader, good, other, work = _READERS[name], place / "good" / name, place / "other" / name, place / "work"
+    good.mkdir(parents=True)
+    reader.make(good)
+    if reader.make_other is not None:
+        other.mkdir(parents=True)
+        reader.make_other(other)
+    fresh_copy(good, work)
+    expected = reader.read(work)
+    for seed in seeds:
+        if time.monotonic() > stop:
+            break
+        changes = _damaged(name, seed, good, other, work)
+        tally.kinds.update(kind for kind, _ in changes)
+        kinds = ", ".join(f"{kind} in {file}" for kind, file in changes)
+        before = len(tally.findings)
+        _judge(name, reader, good, work, expected, tally, seed, kinds)
+        if keep is not None and len(tally.findings) > before:
+            _damaged(name, seed, good, other, keep / name.replace(" ", "-") / str(seed))
+
+
+def _damaged(name: str, seed: int, good: Path, other: Path, work: Path) -> list[tuple[str, str]]:
+    """Put the damaged input that a seed names into ``work``; returns the kinds of damage."""
+    fresh_copy(good, work)
+    changes = damage(random.Random(f"{name} {seed}"), work, other if other.is_dir() else None)
+    reseal = _READERS[name].reseal
+    if reseal is not None and not any(kind in NO_BYTES for kind, _ in changes):
+        reseal(work)
+    return changes
 
 
 def replay(name: str, folder: Path) -> Tally:
     """Read a kept input again."""
-    tally, reader = Tally(), READERS[name]
+    tally, reader = Tally(), _READERS[name]
     with _folder() as place:
         good, work = Path(place) / "good", Path(place) / "work"
         good.mkdir()

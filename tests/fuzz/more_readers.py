@@ -6,6 +6,7 @@ Hashes find accidents, not attacks: whoever writes a hostile directory writes fi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import zlib
@@ -18,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 
 import polyformer as pf
+from polyformer.errors import PolyformerError
 from polyformer.files import array_digest, seal_file, write_tensors
 from polyformer.graph import Graph
 from polyformer.runs.auto.state import RaceState
@@ -32,7 +34,7 @@ from polyformer.updates.graph_directory import update_graph
 from polyformer.updates.task_changes import change_task
 from polyformer.updates.tokens import update_tokens
 from polyformer.verification import verify_directory
-from tests.edits import rewrite_json
+from tests.edits import adopt, rewrite_json
 from tests.updates.killed import change
 
 __all__ = [
@@ -118,6 +120,10 @@ def reseal_run(folder: Path) -> None:
     for path in (place / "model.safetensors", place / "checkpoint" / "state.safetensors"):
         if path.is_file():
             _reseal_tensors(path)
+    with contextlib.suppress(
+        PolyformerError, OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError
+    ):
+        adopt(place)
 
 
 def _reseal_tensors(path: Path) -> None:

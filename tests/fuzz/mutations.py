@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
 import random
 import re
 import shutil
@@ -18,7 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BYTE_KINDS", "FOLDER_KINDS", "damage"]
+from tests.fuzz.folders import damage_folder
+from tests.fuzz.structured import STRUCTURED_KINDS, kind_for
+
+__all__ = ["BYTE_KINDS", "damage", "fresh_copy"]
 
 Random = random.Random
 _NUMBERS = ("-1", "0", "1e400", "NaN", "99999999999999999999", "2147483648", "1.5", "", "x", "9" * 5000)
@@ -198,8 +200,7 @@ BYTE_KINDS: dict[str, Callable[[Random, bytes], bytes]] = {
         change_header,
         nest,
     )
-}
-FOLDER_KINDS = ("remove a file", "empty a file", "swap two files", "a folder for a file", "a pipe for a file")
+} | STRUCTURED_KINDS
 
 
 def _inside(rng: Random, data: bytes, change: Callable[[Random, bytes], bytes]) -> bytes:
@@ -220,29 +221,32 @@ def _inside(rng: Random, data: bytes, change: Callable[[Random, bytes], bytes]) 
     return packed.getvalue()
 
 
-def damage(rng: Random, folder: Path) -> list[tuple[str, str]]:
-    """Change the files of a folder in one way or a few; returns the kind of each change and the file that it met."""
+def damage(rng: Random, folder: Path, other: Path | None = None) -> list[tuple[str, str]]:
+    """Change the files of a folder in one way or a few; returns the kind of each change and the file that it met.
+
+    Args:
+        other: a folder of the same layout and of other content, from which a file may come.
+    """
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    if rng.random() < 0.06:
-        return [_damage_folder(rng, files)]
+    if rng.random() < 0.1:
+        return [damage_folder(rng, folder, files, other)]
     path, kinds = rng.choice(files), []
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         data = path.read_bytes()
         if not data:
             break
-        kind = rng.choice(
-            [*BYTE_KINDS] + [likely for likely in (_likely_kind(path, data),) for _ in range(6) if likely]
-        )
+        kind = rng.choice(_kinds(rng, path, data))
         path.write_bytes(_changed(rng, data, BYTE_KINDS[kind]))
         kinds.append((kind, str(path.relative_to(folder))))
     return kinds
 
 
-def _likely_kind(path: Path, data: bytes) -> str:
-    """The kind that goes deepest into a file, which is taken more often than others; "" if there is none."""
+def _kinds(rng: Random, path: Path, data: bytes) -> list[str]:
+    """Kinds to choose from: each once, and those that go deepest into a file of this format several times."""
+    kinds = [*BYTE_KINDS] + [kind_for(rng, path.name, data)] * 8
     if path.suffix in (".json", ".jsonl"):
-        return "change_json"
-    return "change_header" if data[:6] == b"\x93NUMPY" or path.suffix == ".npz" else ""
+        return kinds + ["change_json"] * 6
+    return kinds + ["change_header"] * 6 if data[:6] == b"\x93NUMPY" or path.suffix == ".npz" else kinds
 
 
 def _changed(rng: Random, data: bytes, change: Callable[[Random, bytes], bytes]) -> bytes:
@@ -252,24 +256,6 @@ def _changed(rng: Random, data: bytes, change: Callable[[Random, bytes], bytes])
         return _inside(rng, data, change) if packed else change(rng, data)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError):
         return flip_bits(rng, data)  # an earlier change has left nothing that can be unpacked
-
-
-def _damage_folder(rng: Random, files: list[Path]) -> tuple[str, str]:
-    kind, path = rng.choice(FOLDER_KINDS), rng.choice(files)
-    if kind == "swap two files":
-        other = rng.choice(files)
-        first, second = path.read_bytes(), other.read_bytes()
-        path.write_bytes(second)
-        other.write_bytes(first)
-    elif kind == "empty a file":
-        path.write_bytes(b"")
-    else:
-        path.unlink()
-        if kind == "a folder for a file":
-            path.mkdir()
-        elif kind == "a pipe for a file":
-            os.mkfifo(path)
-    return kind, path.name
 
 
 def fresh_copy(source: Path, target: Path) -> None:

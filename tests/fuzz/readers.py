@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import json
+import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,14 +21,14 @@ import torch
 import polyformer as pf
 from polyformer.cli.node_choice import select_nodes
 from polyformer.datasets import DATASETS
-from polyformer.experiments.plan import Plan
+from polyformer.experiments.plan import open_experiment
 from polyformer.experiments.records import Records
 from polyformer.files import array_digest, read_json
 from polyformer.importing import import_graph, open_source
 from polyformer.models.polyformer import PolyFormerSettings
 from polyformer.presets import load_preset
 from polyformer.registry import parse_spec
-from polyformer.runs.directory import checkpoint_file
+from polyformer.runs.directory import read_checkpoint
 from polyformer.runs.metrics_file import drop_metrics_after
 from polyformer.runs.run import Run
 from polyformer.runs.saved_model import read_weights
@@ -34,14 +36,14 @@ from polyformer.settings import split_settings
 from polyformer.splits import Split
 from polyformer.tasks import Task
 from polyformer.tokens import write_tokens
-from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.settings import TrainingSettings
 from polyformer.verification import check_epochs, verify_directory
 from tests.datasets.small_files import WRITERS, write_small
+from tests.fuzz import commands
 from tests.fuzz import more_readers as more
 from tests.importing.example import make_example
 
-__all__ = ["READERS", "Reader"]
+__all__ = ["COMMANDS", "READERS", "Reader"]
 
 OLD = Path(__file__).parents[1] / "old_versions" / "version_0_1"
 
@@ -53,19 +55,31 @@ class Reader:
     read: reads the folder; what it returns is compared where ``sealed``.
     sealed: whether every change must be refused or be without effect, because all content is hashed.
     reseal: writes hashes anew that fit the damaged input, as an attacker does.
+    make_other: writes another good input of the same layout, whose files may come into the first.
     """
 
     make: Callable[[Path], Any]
     read: Callable[[Path], Any]
     sealed: bool = False
     reseal: Callable[[Path], None] | None = None
+    make_other: Callable[[Path], Any] | None = None
 
 
-def small_task() -> Task:
-    random = np.random.default_rng(0)
+def small_task(seed: int = 0) -> Task:
+    random = np.random.default_rng(seed)
     graph = pf.Graph(random.integers(0, 40, (2, 90)), random.normal(size=(40, 3)), 40, random.random(90))
     splits = [Split(np.arange(16), np.arange(16, 28), np.arange(28, 40))]
-    return Task("small", graph, np.arange(40) % 3, splits, class_names=("a", "b", "c"), ids=np.arange(40) + 100)
+    return Task(
+        "small", graph, (np.arange(40) + seed) % 3, splits, class_names=("a", "b", "c"), ids=np.arange(40) + 100 + seed
+    )
+
+
+def _graph(folder: Path, seed: int = 0) -> None:
+    small_task(seed).save(folder / "graph")
+
+
+def _stored(folder: Path, seed: int = 0) -> None:
+    write_tokens(small_task(seed).graph, folder / "tokens", "optimal", 2)
 
 
 def read_task(folder: Path) -> str:
@@ -94,7 +108,7 @@ def read_run(folder: Path) -> str:
     check_epochs(run)
     run.request.resolve_settings()
     model, calibration = read_weights(folder / "run", run.card)
-    state = Checkpoint.load(checkpoint_file(folder / "run"))
+    state = read_checkpoint(folder / "run")
     tensors = [state.parameters[name].numpy() for name in sorted(state.parameters)]
     tensors += [part.numpy() for part in model.state_dict().values()]
     digest = array_digest(*(np.atleast_1d(part) for part in tensors))
@@ -238,19 +252,20 @@ def _text(name: str, content: str) -> Callable[[Path], Any]:
     return lambda folder: (folder / name).write_text(content)
 
 
+def _text_of(path: Path) -> str:
+    """The text of an option, which a file stands for here; no option is longer than a system takes."""
+    return path.read_text("utf-8", "replace") if path.is_file() and path.stat().st_size < 1 << 21 else ""
+
+
 def read_settings(folder: Path) -> None:
-    if not (folder / "settings").is_file():
-        return
-    for line in (folder / "settings").read_text("utf-8", "replace").splitlines():
+    for line in _text_of(folder / "settings").splitlines():
         _, options = parse_spec(f"x:{line}")
         split_settings([PolyFormerSettings, TrainingSettings], options)
 
 
 def read_spec(folder: Path) -> None:
-    if not (folder / "spec").is_file():
-        return
-    spec = (folder / "spec").read_text("utf-8", "replace").strip()
-    if spec.count("9") < 8:  # a large board is good, and takes long
+    spec = _text_of(folder / "spec").strip()
+    if spec and spec.count("9") < 8:  # a large board is good, and takes long
         pf.load_dataset(spec)
 
 
@@ -264,8 +279,7 @@ def _records(folder: Path) -> None:
 
 
 def read_plan(folder: Path) -> None:
-    if (folder / "plan.toml").is_file():
-        Plan.parse("plan", (folder / "plan.toml").read_text("utf-8", "replace"))
+    open_experiment(str(folder / "plan.toml"))
 
 
 def read_preset(folder: Path) -> None:
@@ -283,51 +297,71 @@ def make_nodes(folder: Path) -> None:
     (folder / "nodes.txt").write_text("1\n5\n7\n")
 
 
-def _trained(folder: Path) -> None:
-    """A run of today's format: the old one, written again."""
-    from polyformer.files import read_tensors, write_json, write_tensors
+def _trained(folder: Path, shift: float = 0.0) -> None:
+    """A run of today's format: the old one, written again.
+
+    Args:
+        shift: what is added to every parameter and score, for the run of another seed.
+    """
+    from polyformer.files import RUN, read_tensors, run_identity, write_json, write_tensors
     from polyformer.files.run_schemas import CHECKPOINT, RESULT, RUN_CONFIG, WEIGHTS
 
     shutil.copytree(OLD / "run", folder / "run")
     place = folder / "run"
-    for name, schema in (("config.json", RUN_CONFIG), ("result.json", RESULT)):
-        write_json(place / name, read_json(place / name, schema), schema)
+    config, result = read_json(place / "config.json", RUN_CONFIG), read_json(place / "result.json", RESULT)
+    if shift:
+        config["seed"] += 1
+        result |= {"test": shift, "val": result["val"] + shift}
+        lines = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
+        moved_lines = [json.dumps(line | {"val": line["val"] + shift}) for line in lines]
+        (place / "metrics.jsonl").write_text("\n".join(moved_lines) + "\n")
+    write_json(place / "config.json", config, RUN_CONFIG)
+    write_json(place / "result.json", result | {RUN: run_identity(place)}, RESULT)
     for file, schema in (("model.safetensors", WEIGHTS), ("checkpoint/state.safetensors", CHECKPOINT)):
-        write_tensors(place / file, *read_tensors(place / file, schema))
+        tensors, about = read_tensors(place / file, schema)
+        moved = {name: part + shift if part.is_floating_point() else part for name, part in tensors.items()}
+        more_about = {RUN: run_identity(place)} if schema is WEIGHTS else {"best_score": about["best_score"] + shift}
+        write_tensors(place / file, moved if shift else tensors, about | more_about)
     drop_metrics_after(place, 100)
+
+
+def _command(command: str, parts: str) -> Reader:
+    """A verb of the command line that is given damaged parts of the world of all commands."""
+
+    def read(folder: Path) -> None:
+        commands.complete(folder)
+        commands.run_command(shlex.split(command), folder)
+
+    return Reader(lambda folder: commands.make_world(folder, parts), read)
 
 
 _PLAN = Path(pf.__file__).parent / "experiments" / "plans" / "table4.toml"
 _PRESET = Path(pf.__file__).parent / "presets" / "fast.csv"
 
 READERS: dict[str, Reader] = {
-    "graph directory": Reader(lambda folder: small_task().save(folder / "graph"), read_task, sealed=True),
+    "graph directory": Reader(_graph, read_task, sealed=True, make_other=lambda folder: _graph(folder, 1)),
     "graph directory of version 0.1": Reader(_old("graph"), read_task),
-    "token directory": Reader(
-        lambda folder: write_tokens(small_task().graph, folder / "tokens", "optimal", 2), read_tokens, sealed=True
-    ),
+    "token directory": Reader(_stored, read_tokens, sealed=True, make_other=lambda folder: _stored(folder, 1)),
     "token directory of version 0.1": Reader(_old("tokens"), read_tokens),
     "optimal tokens of version 0.1": Reader(_old("tokens-optimal"), read_tokens),
     "unfinished tokens": Reader(make_unfinished, read_unfinished),
-    "run directory": Reader(_trained, read_run, sealed=True),
+    "run directory": Reader(_trained, read_run, sealed=True, make_other=lambda folder: _trained(folder, 0.5)),
     "run directory of version 0.1": Reader(_old("run"), read_run),
     "classifier of version 0.1": Reader(_old("classifier"), read_classifier),
-    "verified graph": Reader(
-        lambda folder: small_task().save(folder / "graph"), lambda folder: verify_directory(folder / "graph")
-    ),
+    "verified graph": Reader(_graph, lambda folder: verify_directory(folder / "graph")),
     "changed graph": Reader(more.make_changed, more.read_changed_graph, sealed=True),
     "changed tokens": Reader(more.make_changed, more.read_changed_tokens, sealed=True),
     "resealed graph": Reader(
-        lambda folder: small_task().save(folder / "graph"), more.use_graph, reseal=more.reseal_data("graph")
+        _graph, more.use_graph, reseal=more.reseal_data("graph"), make_other=lambda folder: _graph(folder, 1)
     ),
     "resealed tokens": Reader(
-        lambda folder: write_tokens(small_task().graph, folder / "tokens", "optimal", 2),
-        more.use_tokens,
-        reseal=more.reseal_data("tokens"),
+        _stored, more.use_tokens, reseal=more.reseal_data("tokens"), make_other=lambda folder: _stored(folder, 1)
     ),
     "resealed changed graph": Reader(more.make_changed, more.read_changed_graph, reseal=more.reseal_data("graph")),
     "resealed changed tokens": Reader(more.make_changed, more.use_tokens, reseal=more.reseal_layers),
-    "resealed run": Reader(_trained, more.use_run, reseal=more.reseal_run),
+    "resealed run": Reader(
+        _trained, more.use_run, reseal=more.reseal_run, make_other=lambda folder: _trained(folder, 0.5)
+    ),
     "pretrained network": Reader(
         _trained, lambda folder: pf.PolyFormer.from_pretrained(folder / "run"), reseal=more.reseal_run
     ),
@@ -357,3 +391,12 @@ READERS: dict[str, Reader] = {
     ),
     "spec": Reader(_text("spec", "minefield:width=8,height=9,seed=3\n"), read_spec),
 }
+
+COMMANDS: dict[str, Reader] = {
+    **{f"command {name}": _command(*about) for name, about in commands.COMMANDS.items()},
+    **{
+        f"options of {verb}": Reader(commands.write_options, commands.read_options(verb))
+        for verb in commands.OPTION_VERBS
+    },
+}
+"""The same through the command line, at a tenth of a second to a second an input."""

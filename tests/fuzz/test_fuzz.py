@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.fuzzer import CORPUS, fuzz, replay
-from tests.fuzz.readers import READERS
+from tests.fuzz.readers import COMMANDS, READERS
 
-SECONDS, INPUTS = 1.2, 30  # at most a minute for all readers
+SECONDS, INPUTS = 1.0, 30  # at most 48 s for all readers
+COMMANDS_TRIED = 3
 
 
 @pytest.mark.slow
@@ -17,6 +18,15 @@ SECONDS, INPUTS = 1.2, 30  # at most a minute for all readers
 def test_changed_inputs_end_in_a_sentence(name: str) -> None:
     tally = fuzz([name], range(INPUTS), SECONDS)
     assert tally.inputs[name] >= 1
+    assert [str(finding) for finding in tally.findings] == []
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("commands of the fuzzer")  # one process makes the runs and graphs that all commands begin with
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_on_changed_inputs_end_in_a_sentence(name: str) -> None:
+    tally = fuzz([name], range(COMMANDS_TRIED))
+    assert tally.inputs[name] == COMMANDS_TRIED
     assert [str(finding) for finding in tally.findings] == []
 
 

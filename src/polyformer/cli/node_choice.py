@@ -49,13 +49,15 @@ def _read_nodes(path: str) -> np.ndarray:
     import numpy as np
 
     from polyformer.errors import FileCorrupt, InvalidData
-    from polyformer.files import read_npy
+    from polyformer.files import open_regular, read_npy, reading, require_regular
+    from polyformer.limits import require_room
 
     try:
         if path.lower().endswith(".npy"):
             return read_npy(Path(path))
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), reading(Path(path)), open_regular(Path(path)) as file:
             warnings.simplefilter("ignore")  # numpy warns of a file without numbers
-            return np.loadtxt(path, np.int64, ndmin=1)
-    except (ValueError, EOFError, FileCorrupt) as error:
+            require_room(require_regular(Path(path)), f"'{path}'")
+            return np.loadtxt(file, np.int64, ndmin=1)
+    except FileCorrupt as error:
         raise InvalidData(f"'{path}' must hold one node number a line, or be a .npy file of them ({error}).") from None

@@ -18,7 +18,15 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from polyformer.errors import DownloadFailed, FileCorrupt
-from polyformer.files import open_regular, reporting_io_errors, require_disk, write_whole
+from polyformer.files import (
+    GET_AGAIN,
+    open_regular,
+    read_small,
+    reading,
+    reporting_io_errors,
+    require_disk,
+    write_whole,
+)
 from polyformer.reporter import SILENT, Reporter
 
 __all__ = ["check_recorded", "download", "extract"]
@@ -62,9 +70,10 @@ def check_recorded(path: Path) -> None:
     record = _record_path(path)
     if not record.is_file() or path.stat().st_size > CHEAP_TO_HASH:
         return
-    with open_regular(path) as file:
+    with reading(record, GET_AGAIN), open_regular(path) as file:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
-    if actual != record.read_text(encoding="utf-8").strip():
+        recorded = read_small(record, 1 << 10).decode("utf-8").strip()
+    if actual != recorded:
         raise FileCorrupt(
             f"'{path}' has changed since it was downloaded. Delete it and '{record.name}' to get it again."
         )

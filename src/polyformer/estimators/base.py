@@ -238,8 +238,8 @@ class NodeEstimator(ModelParameters):
         if classes is not None:
             named = {"kind": _CLASS_KINDS[classes.dtype.kind].__name__, "names": classes.tolist()}
         with new_directory(Path(directory)) as folder:
-            trained.save(folder)
             write_estimator_config(folder, trained.card, self._check_seed(), self.device, named)
+            trained.save(folder)
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter, UnknownName
 from polyformer.experiments import EXPERIMENTS, Experiment
+from polyformer.files import read_small
 from polyformer.presets import has_preset
 from polyformer.registry import suggest
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from polyformer.runs.request import RunRequest
 
 __all__ = ["Job", "Plan", "Series", "load_plan", "open_experiment", "open_experiments", "select"]
+
+_MOST_PLAN_BYTES = 1 << 20
 
 _TUNED_NOTE = "settings that polyformer tune found (preset tuned), as none are published"
 
@@ -267,9 +270,10 @@ def open_experiment(name: str) -> tuple[Experiment, list[Series]]:
             raise DataNotFound(f"There is no plan '{name}'. Check the path.")
         _refuse_shipped_name(path)
         try:
-            plan = Plan.parse(path.stem, path.read_text("utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
+            text = read_small(path, _MOST_PLAN_BYTES).decode("utf-8")
+        except (OSError, ValueError) as error:
             raise FileCorrupt(f"The plan '{name}' cannot be read as text ({error}). Correct it.") from None
+        plan = Plan.parse(path.stem, text)
         return Experiment(path.stem, plan.note, (plan.name,)), plan.series()
     experiment = EXPERIMENTS[name]
     return experiment, [series for plan in experiment.plans for series in load_plan(plan).series()]

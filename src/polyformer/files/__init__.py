@@ -12,6 +12,7 @@ tensors        ``read_tensors``, ``write_tensors``: safetensors with a JSON text
 whole          ``write_whole``, ``new_directory``, ``.NAME.partial``: files that appear whole
 locks, disk    one lock, one check of free disk, space reserved before it is needed
 digests        hashes of arrays and files
+run_identity   which run a file of a run directory belongs to
 seals          hashes of all files of a directory, by chunks of a mebibyte
 ============== =====================================================================================
 """
@@ -55,6 +56,7 @@ from polyformer.files.npy import (
     write_npy,
 )
 from polyformer.files.npz import NpzFile, NpzMember, read_npz, read_sparse, write_npz, write_sparse
+from polyformer.files.run_identity import RUN, check_identity, run_identity
 from polyformer.files.seals import check_sealed, plain_name, reseal_file, seal_file, seal_files
 from polyformer.files.tensors import read_tensors, write_tensors
 from polyformer.files.whole import (
@@ -74,6 +76,7 @@ from polyformer.files.whole import (
 __all__ = [
     "GET_AGAIN",
     "RESTORE",
+    "RUN",
     "NpyHeader",
     "NpyWriter",
     "NpzFile",
@@ -82,6 +85,7 @@ __all__ = [
     "append_line",
     "array_digest",
     "check_gzip",
+    "check_identity",
     "check_json",
     "check_samples",
     "check_sealed",
@@ -123,6 +127,7 @@ __all__ = [
     "require_regular",
     "reseal_file",
     "reserve",
+    "run_identity",
     "seal_file",
     "seal_files",
     "source_bytes",

@@ -42,9 +42,9 @@ def npy_digest(*paths: Path, chunk_bytes: int = _CHUNK_BYTES) -> str:
     return digest.hexdigest()
 
 
-def file_digest(path: Path) -> str | None:
-    """The BLAKE2 hash of a file's bytes, None if there is no file."""
-    if not path.is_file():
+def file_digest(path: Path, most: int | None = None) -> str | None:
+    """The BLAKE2 hash of a file's bytes, None if there is no file, or one of more than ``most`` bytes."""
+    if not path.is_file() or (most is not None and path.stat().st_size > most):
         return None
     with open_regular(path) as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

@@ -129,6 +129,7 @@ _RESULT_LATER: dict[str, Kind] = {
     "workers": COUNT,
     "resumed_after": ListOf(COUNT),
     "versions": _VERSIONS,
+    "run": Text(),
 }
 _RESULT_OF_RECORD: dict[str, Kind] = {
     "metric": Text(),
@@ -180,7 +181,9 @@ _CALIBRATION = Object(
     closed=True,
 )
 
-WEIGHTS = Schema("model", Object({}, {"format": COUNT, "threshold": _SCORE, "calibration": _CALIBRATION}))
+WEIGHTS = Schema(
+    "model", Object({}, {"format": COUNT, "threshold": _SCORE, "calibration": _CALIBRATION, "run": Text()})
+)
 
 LABELS = Schema(
     "file of labels",
@@ -192,6 +195,7 @@ LABELS = Schema(
             "num_classes": COUNT,
             "units": ListOf(Number(), 2),
         },
+        {"run": Text()},
         closed=True,
     ),
 )

@@ -99,13 +99,23 @@ def read_matlab(path: Path) -> Matrices:
         features, labels = _profile(np.asarray(content["profile"]), path)
         notes.append("'local_info': gender is the label, each other column a category, as in LINKX.")
     if "adjacency" in content:
-        adjacency = sp.coo_matrix(content["adjacency"])
+        adjacency = _square(content["adjacency"], path)
     else:
         described = next((values for values in (features, labels) if values is not None), None)
         count = None if described is None else int(described.shape[0])
         adjacency, more = _adjacency(np.asarray(content["edges"]), count, path)
         notes += more
     return Matrices(adjacency, features, labels, None, keys, tuple(notes))
+
+
+def _square(matrix: Any, path: Path) -> sp.coo_matrix:
+    """The adjacency matrix, sparse; words, cells and arrays of three axes are none."""
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+        raise FileCorrupt(
+            f"The adjacency of '{path}' must be a matrix of numbers. Got {matrix.dtype} of shape {matrix.shape}. "
+            f"{GET_AGAIN}"
+        )
+    return sp.coo_matrix(matrix)
 
 
 def _variables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:

@@ -29,6 +29,8 @@ def csr_from_arrays(arrays: Mapping[str, np.ndarray], prefix: str, path: Path) -
     data = arrays.get(f"{prefix}data")
     values = np.ones(len(indices), np.int8) if data is None else data
     with reading(path, GET_AGAIN):
+        if values.dtype.kind not in "biuf":
+            raise ValueError(f"'{prefix}data' holds {values.dtype}, not real numbers")
         rows, columns = (int(size) for size in arrays[f"{prefix}shape"])
         matrix = sp.csr_matrix((values, indices, arrays[f"{prefix}indptr"]), shape=(rows, columns))
         validate_sparse(matrix)

@@ -11,8 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyformer.errors import FileCorrupt
-from polyformer.files import GET_AGAIN, reading
+from polyformer.files import GET_AGAIN, read_small, reading
 from polyformer.formats.pickles import load_pickle
+from polyformer.limits import MOST_JSON_BYTES
 from polyformer.splits import Split
 
 __all__ = ["PARTS", "PlanetoidArrays", "read_planetoid"]
@@ -90,7 +91,7 @@ def _labels(path: Path) -> np.ndarray:
 
 def _test_nodes(path: Path) -> np.ndarray:
     with reading(path, GET_AGAIN):
-        nodes = np.array(path.read_text(encoding="ascii").split(), dtype=np.int64)
+        nodes = np.array(read_small(path, MOST_JSON_BYTES).decode("ascii").split(), dtype=np.int64)
         if len(nodes) == 0:
             raise ValueError("it lists no test nodes")
     return nodes

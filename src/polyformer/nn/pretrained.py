@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter
-from polyformer.files import read_json, read_tensors
+from polyformer.files import check_identity, read_json, read_tensors
 from polyformer.files.run_names import CONFIG, WEIGHTS
 from polyformer.files.run_schemas import MODEL_CONFIG
 from polyformer.files.run_schemas import WEIGHTS as WEIGHTS_SCHEMA
@@ -52,7 +52,8 @@ def read_pretrained(directory: str | Path) -> tuple[dict[str, Any], dict[str, Te
         raise DataNotFound(
             f"'{folder}' holds no trained model yet. Finish it with: polyformer train --resume --out {folder}"
         )
-    tensors, _ = read_tensors(folder / WEIGHTS, WEIGHTS_SCHEMA)
+    tensors, about = read_tensors(folder / WEIGHTS, WEIGHTS_SCHEMA)
+    check_identity(folder / WEIGHTS, about)
     weights = {name.removeprefix(_PREFIX): tensor for name, tensor in tensors.items() if name.startswith(_PREFIX)}
     last = weights.get("readout.4.weight")
     if last is None:

@@ -9,16 +9,29 @@ from pathlib import Path
 from typing import Any
 
 from polyformer.errors import OutputBusy, OutputExists
-from polyformer.files import locked, partial_place, read_json, reporting_io_errors, write_json, write_whole
+from polyformer.files import (
+    RUN,
+    check_identity,
+    finite,
+    locked,
+    partial_place,
+    read_json,
+    reporting_io_errors,
+    run_identity,
+    write_json,
+    write_whole,
+)
 from polyformer.files.run_schemas import RESULT
 from polyformer.models.parts.token_binding import label_tokens_folder
-from polyformer.runs.metrics_file import read_metrics
+from polyformer.runs.metrics_file import check_best_score, read_metrics
 from polyformer.runs.saved_model import WEIGHTS
+from polyformer.training.checkpoint import Checkpoint
 
 __all__ = [
     "checkpoint_file",
     "is_unused",
     "locked_directory",
+    "read_checkpoint",
     "read_result",
     "removing_failed_start",
     "replace_checkpoint",
@@ -33,6 +46,13 @@ def checkpoint_file(run: Path) -> Path:
     return run / "checkpoint" / "state.safetensors"
 
 
+def read_checkpoint(run: Path) -> Checkpoint:
+    """The checkpoint of a run, which has one; that of another run is refused."""
+    checkpoint = Checkpoint.load(checkpoint_file(run))
+    check_best_score(run, checkpoint_file(run), checkpoint.best_epoch, finite(checkpoint.best_score))
+    return checkpoint
+
+
 def tokens_folder(run: Path) -> Path:
     """Where tokens are kept that do not fit in memory."""
     return run / "tokens"
@@ -45,18 +65,19 @@ def token_folders(run: Path) -> list[Path]:
 
 
 def read_result(run: Path) -> dict[str, Any] | None:
-    """The result of a run, once it has finished."""
+    """The result of a run, once it has finished; that of another run is refused."""
     path = run / "result.json"
     if not path.exists():
         return None
     content: dict[str, Any] = read_json(path, RESULT)
-    return content
+    check_identity(path, content)
+    return {name: value for name, value in content.items() if name != RUN}
 
 
 def write_result(run: Path, result: dict[str, Any]) -> None:
     """Finish a run."""
     with reporting_io_errors("the result", run):
-        write_json(run / "result.json", result, RESULT)
+        write_json(run / "result.json", result | {RUN: run_identity(run)}, RESULT)
 
 
 def is_unused(run: Path) -> bool:

@@ -14,14 +14,13 @@ from polyformer.devices import choose_device
 from polyformer.errors import TrainingDiverged, TrainingInterrupted
 from polyformer.files.run_names import CONFIG
 from polyformer.reporter import SILENT, Reporter, Tee
-from polyformer.runs.directory import removing_failed_start, replace_checkpoint, write_result
+from polyformer.runs.directory import read_checkpoint, removing_failed_start, replace_checkpoint, write_result
 from polyformer.runs.metrics_file import drop_metrics_after, metrics_writer, removed_run
 from polyformer.runs.preparation import Material, check_divisible, prepare_run
 from polyformer.runs.request import RunRequest
 from polyformer.runs.result import judgement, result_of
 from polyformer.runs.run import Run
 from polyformer.runs.saved_model import save_weights
-from polyformer.training.checkpoint import Checkpoint
 from polyformer.training.distributed import ALONE, Workers
 from polyformer.training.loop import CheckpointRegistry, Trainer
 from polyformer.training.workload import label_masks_of, workload_of
@@ -134,7 +133,7 @@ class _Execution:
         if registry is not None and registry.latest is not None:
             replace_checkpoint(self.run.path, registry.latest)
         checkpoint = self.run.checkpoint
-        drop_metrics_after(self.run.path, Checkpoint.load(checkpoint).epoch if checkpoint.exists() else 0)
+        drop_metrics_after(self.run.path, read_checkpoint(self.run.path).epoch if checkpoint.exists() else 0)
 
     def _trainer(self, reporter: Reporter, registry: CheckpointRegistry | None, keep_freed_memory: bool) -> Trainer:
         material = self.material

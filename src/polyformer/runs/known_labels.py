@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from polyformer.errors import DataNotFound, FileCorrupt
-from polyformer.files import read_tensors, write_tensors
+from polyformer.files import RUN, check_identity, read_tensors, run_identity, write_tensors
 from polyformer.files.run_names import LABELS
 from polyformer.files.run_schemas import LABELS as LABELS_SCHEMA
 from polyformer.graph import Graph
@@ -118,6 +118,7 @@ def write_labels(folder: Path, stored: StoredLabels | None) -> None:
         "num_nodes": stored.num_nodes,
         "num_classes": stored.num_classes,
         "units": list(stored.units),
+        RUN: run_identity(folder),
     }
     write_tensors(folder / LABELS, tensors, about)
 
@@ -130,6 +131,7 @@ def read_labels(folder: Path, card: ModelCard) -> StoredLabels | None:
     if not path.exists():
         raise DataNotFound(f"'{folder}' lacks its {LABELS}, which its model needs. Restore it or train it again.")
     tensors, about = read_tensors(path, LABELS_SCHEMA)
+    check_identity(path, about)
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     if set(arrays) != {"nodes", "labels", "held_out"} or len(arrays["nodes"]) != len(arrays["labels"]):
         raise FileCorrupt(f"'{path}' does not hold the labels of a training. Train it again.")

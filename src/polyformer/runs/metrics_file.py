@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-from polyformer.errors import WriteFailed
+from polyformer.errors import FileCorrupt, WriteFailed
 from polyformer.files import (
     append_line,
     finite,
@@ -22,7 +22,7 @@ from polyformer.files import (
 from polyformer.files.run_schemas import EPOCH
 from polyformer.reporter import EpochRecord, Reporter
 
-__all__ = ["METRICS_FILE", "drop_metrics_after", "metrics_writer", "read_metrics", "removed_run"]
+__all__ = ["METRICS_FILE", "check_best_score", "drop_metrics_after", "metrics_writer", "read_metrics", "removed_run"]
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -31,6 +31,22 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
     """Every epoch so far, with None for a score that is not a number; a line that a kill cut off is left out."""
     path = run / METRICS_FILE
     return list(read_json_lines(path, EPOCH)) if path.exists() else []
+
+
+def check_best_score(run: Path, path: Path, epoch: int, score: float | None) -> None:
+    """Refuse a file of a run whose best epoch had another validation score than ``metrics.jsonl`` tells.
+
+    Args:
+        path: the file.
+        epoch: the best epoch; one that a kill has taken from the end of ``metrics.jsonl`` is not looked at.
+        score: its validation score.
+    """
+    recorded = [record["val"] for record in read_metrics(run) if record["epoch"] == epoch]
+    if recorded and recorded[-1] != score:
+        raise FileCorrupt(
+            f"'{path}' tells of the validation score {score} in epoch {epoch}, and '{run / METRICS_FILE}' of "
+            f"{recorded[-1]}. They come from different runs. Put the files of one run together again."
+        )
 
 
 def drop_metrics_after(run: Path, epoch: int) -> None:

@@ -15,7 +15,7 @@ from polyformer.coverage import Coverage
 from polyformer.errors import FileCorrupt, InvalidParameter
 from polyformer.feature_preparation import prepare_alike
 from polyformer.feature_scaling import FeatureScaling
-from polyformer.files import read_tensors, reading, write_tensors
+from polyformer.files import RUN, check_identity, read_tensors, reading, run_identity, write_tensors
 from polyformer.files.run_names import CONFIG, WEIGHTS
 from polyformer.files.run_schemas import WEIGHTS as WEIGHTS_SCHEMA
 from polyformer.graph import Graph
@@ -169,14 +169,17 @@ class ModelCard:
 def save_weights(
     directory: Path, parameters: Mapping[str, torch.Tensor], calibration: Calibration | None = None
 ) -> None:
-    """Write ``model.safetensors``; its header holds the calibration of :class:`ModelCard`."""
+    """Write ``model.safetensors`` beside its ``config.json``; its header holds the calibration of its card."""
     about = (Calibration() if calibration is None else calibration).to_json()
-    write_tensors(directory / WEIGHTS, dict(parameters), {"format": 1, "calibration": about})
+    write_tensors(
+        directory / WEIGHTS, dict(parameters), {"format": 1, "calibration": about, RUN: run_identity(directory)}
+    )
 
 
 def read_weights(directory: Path, card: ModelCard) -> tuple[NodeModel, Calibration]:
     """The model of a card with the parameters in ``directory``, in evaluation mode, and its calibration."""
     tensors, about = read_tensors(directory / WEIGHTS, WEIGHTS_SCHEMA)
+    check_identity(directory / WEIGHTS, about)
     # Compared before the model is built: a config that claims wide layers must not cost their memory.
     if card.shapes() != {name: tuple(tensor.shape) for name, tensor in tensors.items()}:
         raise FileCorrupt(

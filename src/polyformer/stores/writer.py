@@ -85,7 +85,8 @@ class TokenDirectoryWriter(TokenSink):
         job, blocks = self._stored_job()
         if blocks or self.assembled:
             self._refuse_another_job(job)
-        self._blocks = {b["start"]: b for b in blocks if file_digest(self.folder / b["file"]) == b["digest"]}
+        most = self.shape.bytes
+        self._blocks = {b["start"]: b for b in blocks if file_digest(self.folder / b["file"], most) == b["digest"]}
         if not self.assembled:
             kept = {_LOCK, _NODES} | {block["file"] for block in self._blocks.values()}
             for path in self.folder.iterdir():
