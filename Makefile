@@ -39,16 +39,17 @@ test-quick: install-dev
 coverage: install-dev browser
 	$(PYTEST) --ignore tests/alone --cov=polyformer --cov-context=test --cov-report=term-missing:skip-covered --cov-fail-under=$(FLOOR) $(PYTEST_ARGS)
 
-# An hour of changed inputs for every reader; findings are kept in /tmp/polyformer-fuzz.
+# An hour of changed inputs for every reader, and another for every verb of the command line; findings are kept in /tmp/polyformer-fuzz.
 fuzz: install-dev
 	$(BIN)/python -m tests.fuzz --seconds $(or $(FUZZ_SECONDS),3600) --keep /tmp/polyformer-fuzz
+	$(BIN)/python -m tests.fuzz --commands --seconds $(or $(FUZZ_SECONDS),3600) --keep /tmp/polyformer-fuzz
 
 # A thousand kills and a thousand injected errors, of the disk and of allocations, at every moment of every work.
 crash: install-dev
 	cc -shared -fPIC -O1 -o $(VENV)/crash-layer.so tests/crash/layer.c -ldl
 	OMP_NUM_THREADS=1 LD_PRELOAD=$(CURDIR)/$(VENV)/crash-layer.so $(BIN)/python -m tests.crash --kills 1000 --errors 600 --allocations 400
 
-# The tests of the kernels with the address and the undefined-behaviour sanitizer.
+# The tests of the kernels with the address and the undefined-behaviour sanitizer, and with that of threads.
 sanitize: install-dev
 	$(BIN)/python tools/sanitize.py
 

@@ -1,4 +1,4 @@
-"""Laws that hold for whatever hypothesis thinks of: graphs, splits, settings, JSON and chunks of files."""
+"""Laws that hold for whatever hypothesis thinks of: graphs, changes, splits, settings, JSON and chunks of files."""
 
 from __future__ import annotations
 
@@ -24,10 +24,17 @@ from polyformer.models.polyformer import PolyFormerSettings
 from polyformer.settings import split_settings
 from polyformer.splits import balanced_split, uniform_split
 from polyformer.training.settings import TrainingSettings
+from polyformer.updates.graph_directory import update_graph
 
 few = settings(max_examples=40, deadline=None, derandomize=True, database=None)
 nodes = st.integers(1, 12)
 edges = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=40)
+changes = st.lists(
+    st.tuples(
+        st.sampled_from(["edge", "no edge", "node", "no node", "feature"]), st.integers(0, 20), st.integers(0, 20)
+    ),
+    max_size=10,
+)
 values = st.recursive(
     st.none()
     | st.booleans()
@@ -51,6 +58,46 @@ def test_graphs_are_symmetric_without_loops_and_survive_saving(pairs: list[tuple
     with tempfile.TemporaryDirectory() as place:
         graph.save(Path(place) / "graph")
         assert Graph.load(Path(place) / "graph", verify=True).fingerprint == graph.fingerprint
+
+
+@few
+@given(edges, changes)
+def test_any_sequence_of_changes_gives_the_graph_of_what_is_left(
+    pairs: list[tuple[int, int]], steps: list[tuple[str, int, int]]
+) -> None:
+    """Against a set of pairs and a list of values, which a step changes too; in memory and in a directory."""
+    left = {(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]}
+    values, gone = [1.0] * 12, set[int]()
+    graph = Graph(np.array(pairs, np.int64).reshape(-1, 2).T, np.ones((12, 1)), 12)
+    with tempfile.TemporaryDirectory() as place:
+        graph.save(Path(place) / "graph")
+        for kind, first, second in steps:
+            one, other = sorted((first % len(values), second % len(values)))
+            change: dict[str, Any] = {}
+            if {one, other} & gone or one == other:
+                continue
+            if kind == "edge":
+                change, left = {"add_edges": [[one, other]]}, left | {(one, other)}
+            elif kind == "no edge" and (one, other) in left:
+                change, left = {"remove_edges": [[other, one]]}, left - {(one, other)}
+            elif kind == "node":
+                change, left = {"add_edges": [[one, len(values)]], "add_features": [[2.0]]}, left | {(one, len(values))}
+                values.append(2.0)
+            elif kind == "no node":
+                change, left = {"remove_nodes": [one]}, {pair for pair in left if one not in pair}
+                gone.add(one)
+            elif kind == "feature":
+                change, values[one] = {"set_features": {one: [float(second)]}}, float(second)
+            if change:
+                graph = graph.updated(**change)
+                update_graph(Path(place) / "graph", lambda before, change=change: before.updated(**change))
+        stored = Graph.load(Path(place) / "graph", verify=True)
+    expected = Graph(np.array(sorted(left), np.int64).reshape(-1, 2).T, np.ones((len(values), 1)), len(values))
+    for changed in (graph, stored):
+        assert (changed.adjacency() != expected.adjacency()).nnz == 0
+        assert set(changed.removed.tolist()) == gone
+        kept = [i for i in range(len(values)) if i not in gone]
+        assert np.asarray(changed.features)[kept, 0].tolist() == [values[i] for i in kept]
 
 
 @few

@@ -88,10 +88,10 @@ def _read_model(folder: Path) -> Iterator[str]:
 def check_epochs(run: Run) -> int:
     """How many epochs ``metrics.jsonl`` tells of: all of them, where the run has ended."""
     result, epochs = run.result, len(run.metrics)
-    if result is not None and epochs < result["epochs"]:
+    if result is not None and epochs != result["epochs"]:
         raise FileCorrupt(
             f"'{run.path / 'metrics.jsonl'}' tells of {epochs:,} epochs, and the run had {result['epochs']:,}. Lines "
-            f"are missing at its end. Restore it from a copy."
+            f"are missing at its end, or were added. Restore it from a copy."
         )
     if result is not None:
         check_best_score(run.path, run.path / "result.json", result["best_epoch"], result["val"])

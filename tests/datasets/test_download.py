@@ -165,6 +165,8 @@ def test_wanted_members_are_unpacked(tmp_path: Path) -> None:
     extract(archive, tmp_path / "out", ["raw/edge.csv"])
     assert (tmp_path / "out" / "raw" / "edge.csv").read_bytes() == b"edges"
     assert not (tmp_path / "out" / "raw" / "other").exists()
+    record = tmp_path / "out" / "raw" / "edge.csv.sha256"
+    assert record.read_text().strip() == hashlib.sha256(b"edges").hexdigest()
     with pytest.raises(FileCorrupt, match="has no file 'raw/feat'"):
         extract(archive, tmp_path / "out", ["raw/feat"])
 

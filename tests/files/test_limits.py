@@ -21,6 +21,7 @@ from polyformer.errors import FileCorrupt, InvalidData, InvalidParameter, OutOfR
 from polyformer.files import read_npy, read_npz
 from polyformer.importing import import_graph, open_source
 from polyformer.limits import MOST_NODES
+from polyformer.registry import parse_spec
 
 
 @pytest.fixture(autouse=True)
@@ -178,3 +179,12 @@ def test_folders_of_names_that_no_system_takes(open_it: Callable[[str], object])
     for name in ("x" * 5000, "nul\0"):
         with pytest.raises(PolyformerError):
             open_it(name)
+
+
+@pytest.mark.parametrize("letter", ["x", "9", "\ud800", "=", ","])
+def test_a_long_option_is_refused_in_a_sentence(letter: str) -> None:
+    with pytest.raises(PolyformerError) as refused:
+        pf.train("minefield:width=9,height=8", basis=letter * 20_000)
+    assert len(str(refused.value)) < 1000
+    with pytest.raises(InvalidParameter, match="at most 10,000 characters"):
+        parse_spec(f"x:a={letter * 20_000}")

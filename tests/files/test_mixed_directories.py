@@ -87,3 +87,17 @@ def test_a_file_of_another_graph_is_noticed(runs: Path, tmp_path: Path, name: st
     shutil.copyfile(runs / "graph1" / name, tmp_path / "graph" / name)
     with pytest.raises(FileCorrupt):
         pf.load_dataset(str(tmp_path / "graph"))
+
+
+def test_lines_of_epochs_that_are_gone_twice_or_in_another_order_are_noticed(runs: Path, tmp_path: Path) -> None:
+    """Each line has a hash of its own, which fits wherever the line is."""
+    shutil.copytree(runs / "run0", tmp_path / "run")
+    path = tmp_path / "run" / "metrics.jsonl"
+    first, second, third = path.read_text().splitlines(keepends=True)
+    for lines in ((first, third), (first, third, second), (first, second, second, third), (second, third)):
+        path.write_text("".join(lines))
+        with pytest.raises(FileCorrupt, match="Lines are missing, repeated or in another order"):
+            Run.open(tmp_path / "run").metrics  # noqa: B018
+    path.write_text(first + second)
+    with pytest.raises(FileCorrupt, match="tells of 2 epochs, and the run had 3"):
+        verify_directory(tmp_path / "run")

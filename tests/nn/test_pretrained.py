@@ -12,6 +12,7 @@ import torch
 import polyformer as pf
 from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter
 from tests.cli.test_cli import BOARD
+from tests.edits import adopt
 
 KEPT = sorted((Path(__file__).parents[1] / "old_versions").glob("version_*"))
 SMALL = {"order": 3, "hidden_channels": 16, "num_layers": 2, "heads": 2, "ffn_channels": 8, "decay": 1.4, "epochs": 2}
@@ -79,5 +80,8 @@ def test_other_directories_are_refused(run: pf.Run, tmp_path: Path) -> None:
     with pytest.raises(FileCorrupt, match="They come from different runs"):
         pf.PolyFormer.from_pretrained(mixed)
     (mixed / "model.safetensors").write_bytes((plain.path / "model.safetensors").read_bytes())
+    with pytest.raises(FileCorrupt, match="come from different runs"):
+        pf.PolyFormer.from_pretrained(mixed)
+    adopt(mixed)
     with pytest.raises(FileCorrupt, match="holds no network of a polyformer"):
         pf.PolyFormer.from_pretrained(mixed)

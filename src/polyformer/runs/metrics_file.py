@@ -11,6 +11,7 @@ from typing import IO, Any
 
 from polyformer.errors import FileCorrupt, WriteFailed
 from polyformer.files import (
+    RESTORE,
     append_line,
     finite,
     json_line,
@@ -30,7 +31,14 @@ METRICS_FILE = "metrics.jsonl"
 def read_metrics(run: Path) -> list[dict[str, Any]]:
     """Every epoch so far, with None for a score that is not a number; a line that a kill cut off is left out."""
     path = run / METRICS_FILE
-    return list(read_json_lines(path, EPOCH)) if path.exists() else []
+    records = list(read_json_lines(path, EPOCH)) if path.exists() else []
+    for number, record in enumerate(records, 1):
+        if record["epoch"] != number:
+            raise FileCorrupt(
+                f"'{path}' is damaged: its line {number} is of epoch {record['epoch']}. Lines are missing, repeated "
+                f"or in another order. {RESTORE}"
+            )
+    return records
 
 
 def check_best_score(run: Path, path: Path, epoch: int, score: float | None) -> None:
