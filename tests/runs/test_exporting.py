@@ -89,6 +89,21 @@ def test_every_token_model_in_every_fixed_basis(name: str, tmp_path: Path, examp
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", EXPORTABLE)
+def test_every_token_model_as_a_program_of_torch(name: str, tmp_path: Path) -> None:
+    card = card_of(name)
+    model = model_of(card)
+    export_model(card, model, tmp_path / "model.pt2")
+    program = torch.export.load(tmp_path / "model.pt2").module()
+    function = model.on_tokens(name)
+    for rows in (1, 50):
+        tokens = torch.randn(rows, function.order + 1, 9, generator=torch.Generator().manual_seed(rows))
+        with torch.no_grad():
+            expected = card.reader.scores(function.outputs(tokens))
+        np.testing.assert_allclose(program(tokens).detach().numpy(), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("ending", [".onnx", ".pt2"])
 def test_every_objective_and_any_number_of_nodes(objective: str, ending: str, tmp_path: Path) -> None:

@@ -116,6 +116,41 @@ def test_slow_connections_do_not_keep_others_out(strict: httpx.Client) -> None:
             one.close()
 
 
+def test_thousands_of_slow_connections(places: Path) -> None:
+    """Two thousand half heads under the limits that a server starts with: one that asks is answered meanwhile."""
+    resource = pytest.importorskip("resource")
+    before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= most < 4096:
+        pytest.skip(f"a process may open {most} files here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, most))
+    slow: list[socket.socket] = []
+    try:
+        with serving(places) as client:
+            for number in range(2000):
+                slow.append(connect(client))
+                slow[-1].sendall(b"GET /nodes/p1 HTT")
+                if number % 500 == 499:
+                    with httpx.Client(base_url=client.base_url, trust_env=False, timeout=5) as fresh:
+                        assert fresh.get("/nodes/p1").status_code == 200
+            assert sum(_is_open(one) for one in slow) <= Limits().connections
+            assert client.faults == []  # type: ignore[attr-defined]
+    finally:
+        for one in slow:
+            one.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))
+
+
+def _is_open(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        connection.recv(1)
+    except BlockingIOError:
+        return True  # nothing has come, not even the end
+    except OSError:
+        pass
+    return False
+
+
 def test_a_slow_body(strict: httpx.Client) -> None:
     with connect(strict) as slow:
         slow.sendall(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")

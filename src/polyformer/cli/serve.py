@@ -101,10 +101,11 @@ def _serve(options: ServeOptions) -> None:
     about = service.about()
     address = listening.getsockname()
     name = f"[{address[0]}]" if ":" in address[0] else address[0]
+    root_page = f"http://{name}:{address[1]}"
     display.say(
         f"{about['model']} on {about['nodes']:,} nodes and {about['edges']:,} edges, version {about['version']}"
     )
-    display.say(f"serving http://{name}:{address[1]}, its addresses: http://{name}:{address[1]}/docs")
+    display.say(f"serving {root_page}, its addresses: {root_page}/docs, the explorer: {root_page}/explorer")
     sys.stdout.flush()  # whoever reads this line from a file or a pipe starts asking when it is there
     sys.setswitchinterval(0.0005)  # while an update is applied, a request waits this long for its turn, not 5 ms
     gc.freeze()  # what lives as long as the process need not be looked at when an old state is cleared away

@@ -31,6 +31,7 @@ def conclude(display: Display, result: dict[str, Any], out: Path) -> None:
     display.say(f"  polyformer predict {out} --out predictions.parquet   # every node's class and probabilities")
     if MODELS[result["model"]].tells_filters():
         display.say(f"  polyformer filters {out} --out filters.parquet   # the filters that it learned")
+    display.say(f"  polyformer serve {out}   # answers over HTTP, and an explorer in the browser")
     if data_name(result["data"]) in DATASETS:
         display.say("  polyformer datasets   # what else there is to train on")
         display.say("  polyformer train PATH   # your own graph")

@@ -1,7 +1,7 @@
 // Small charts as SVG: curves over the frequency, bars of coefficients, bars of probabilities.
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 400, LEFT = 46, RIGHT = 16, TOP = 8, BOTTOM = 38;
+const WIDTH = 400, LEFT = 62, RIGHT = 16, TOP = 8, BOTTOM = 38;
 
 function add(parent, name, attributes, text) {
   const element = document.createElementNS(SVG, name);
