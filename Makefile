@@ -69,6 +69,7 @@ bench: install-dev
 results: install-dev
 	$(BIN)/python -m tools.fold_records
 	$(BIN)/polyformer reproduce --page docs/results.md
+	$(BIN)/python -m benchmarks.beyond_page --page docs/cascade.md
 
 # The site: warnings are errors, and the pages work from the folder without a network.
 docs: install-dev

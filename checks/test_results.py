@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import beyond_page
 from polyformer.experiments import EXPERIMENTS
 from polyformer.experiments.costs import estimate_seconds
 from polyformer.experiments.page import results_pages
@@ -29,6 +30,11 @@ def test_the_page_is_what_the_records_say() -> None:
     written = {"results.md": pages.page, "results-details.md": pages.details, "results-ranks.svg": pages.ranks}
     for name, text in written.items():
         assert (ROOT / "docs" / name).read_text("utf-8") == text, "run make results"
+
+
+def test_the_table_of_the_cascade_is_what_the_records_say() -> None:
+    shown = (ROOT / "docs" / "cascade.md").read_text("utf-8").split(beyond_page.BEGIN)[1].split(beyond_page.END)[0]
+    assert shown.strip() == beyond_page.table(beyond_page.read(ROOT / "results")).strip(), "run make results"
 
 
 def test_every_record_belongs_to_a_plan() -> None:
