@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.fresh_graphs import aging_papers, board, sensors, shop
 from benchmarks.table_graphs import odd_units, write_twitch
 from polyformer.datasets import load_dataset
 from polyformer.graph import Graph
@@ -173,8 +174,11 @@ _FRESH_GRAPHS: dict[str, tuple[Callable[[Path], Task], Draw]] = {
 
 _DEVELOPMENT_GRAPHS: dict[str, tuple[Callable[[Path], Task], Draw]] = {
     "tiny communities, alike": (partial(_communities, 240, 0.6, 3, True), _SIXTY),
+    "small board, a tenth": (partial(board, 40, 3), partial(by_share, 0.1)),
     "communities, alike": (partial(_communities, 2000, 0.6, 4, True), _SIXTY),
     "communities, no columns": (partial(_communities, 1500, 0.7, 3, False), _SIXTY),
+    "citeseer, 20 a class": (partial(_named, "citeseer"), _FEW),
+    "chameleon_filtered, odd units": (partial(_projected, "chameleon_filtered"), _SIXTY),
     "chameleon_filtered": (partial(_named, "chameleon_filtered"), _SIXTY),
     "cora, 20 a class": (partial(_named, "cora"), _FEW),
     "cora, odd units": (partial(_projected, "cora"), _SIXTY),
@@ -188,17 +192,21 @@ _DEVELOPMENT_GRAPHS: dict[str, tuple[Callable[[Path], Task], Draw]] = {
 """Cheapest first."""
 
 _CONFIRMATION_GRAPHS: dict[str, tuple[Callable[[Path], Task], Draw]] = {
+    "sensors, a tenth": (partial(sensors, 1200, 4), partial(by_share, 0.1)),
+    "shop, a fifth": (partial(shop, 1500, 500, 4), _FIFTH),
+    "aging papers, 10 a class": (partial(aging_papers, 2500, 6, 2500), partial(by_class, 10)),
+    "aging papers": (partial(aging_papers, 1500, 5, 1200), _SIXTY),
+    "board, a twentieth": (partial(board, 50, 7), partial(by_share, 0.05)),
     "tiny communities, opposite": (partial(_communities, 280, 0.05, 2, True), _SIXTY),
     "communities, opposite": (partial(_communities, 2000, 0.05, 4, True), _SIXTY),
     "communities, opposite, no columns": (partial(_communities, 1500, 0.05, 3, False), _SIXTY),
-    "chameleon_filtered, odd units": (partial(_projected, "chameleon_filtered"), _SIXTY),
-    "citeseer, 20 a class": (partial(_named, "citeseer"), _FEW),
     "citeseer, odd units": (partial(_projected, "citeseer"), _SIXTY),
     "cora": (partial(_named, "cora"), _SIXTY),
     "squirrel_filtered": (partial(_named, "squirrel_filtered"), _SIXTY),
     "twitch-RU": (partial(_twitch, "RU"), _SIXTY),
     "minesweeper, odd units": (partial(_projected, "minesweeper"), _SIXTY),
     "pubmed, 20 a class": (partial(_named, "pubmed"), _FEW),
+    "cs, 20 a class": (partial(_named, "cs"), _FEW),
     "tolokers": (partial(_named, "tolokers"), _SIXTY),
     "wordnet, 100 a class": (partial(_named, "wordnet"), partial(by_class, 100)),
 }

@@ -72,6 +72,7 @@ def train(place: Path, model: str, split: int, settings: dict[str, Any], seconds
         "parameters": result["parameters"],
         "seconds": round(time.monotonic() - started, 2),
         "limited": limited,
+        **({"trials": result["trials"]} if "trials" in result else {}),
     }
 
 
@@ -193,7 +194,7 @@ def show(arguments: argparse.Namespace) -> None:
             ]
             gaps += [min(rivals)] if rivals else []
         gap = f"{100 * np.mean(gaps):+5.2f} worst {100 * min(gaps):+5.1f} ({len(gaps)})" if gaps else ""
-        seconds = np.mean([r["seconds"] for r in rows])
+        seconds = np.mean([r.get("seconds", r.get("cpu_seconds", 0.0)) for r in rows])
         print(f"{f'{model} {note}'[:32]:32s} {' '.join(cells)}  gap {gap}  {seconds:.1f} s")
 
 

@@ -14,7 +14,7 @@ from polyformer.errors import InvalidParameter, UnknownName
 from polyformer.limits import check_size
 from polyformer.registry import suggest
 
-__all__ = ["build_settings", "describe", "setting", "split_settings"]
+__all__ = ["build_settings", "describe", "in_words", "setting", "split_settings"]
 
 Settings = TypeVar("Settings")
 
@@ -58,6 +58,15 @@ def split_settings(kinds: Iterable[type], values: Mapping[str, Any]) -> list[Any
             raise UnknownName(f"Unknown setting '{name}'. {suggest(name, names)}")
     parts = [{f.name: values[f.name] for f in dataclasses.fields(kind) if f.name in values} for kind in kinds]
     return [build_settings(kind, part) for kind, part in zip(kinds, parts, strict=True)]
+
+
+def in_words(settings: Mapping[str, Any]) -> str:
+    """Settings for people.
+
+    >>> in_words({"order": 4, "lr": 0.005})
+    'order=4, lr=0.005'
+    """
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def _coerce(name: str, value: Any, hint: Any) -> Any:

@@ -24,7 +24,7 @@ def models(name: str | None = typer.Argument(None, metavar="[NAME]", help="Show 
             display.say(f"{entry:<12} {MODELS.summary(entry)}")
         return
     from polyformer.runs.default_settings import FEW_LABELS
-    from polyformer.settings import describe
+    from polyformer.settings import describe, in_words
     from polyformer.training.settings import TrainingSettings
 
     model_type = MODELS[name]
@@ -33,8 +33,12 @@ def models(name: str | None = typer.Argument(None, metavar="[NAME]", help="Show 
         for key, default, text in describe(kind):
             display.say(f"  {key:<24} {model_type.training_defaults.get(key, default)!s:<10} {text}")
     if model_type.few_label_defaults:
-        changes = ", ".join(f"{key}={value}" for key, value in model_type.few_label_defaults.items())
-        display.say(f"with at most {FEW_LABELS} training nodes, unless you ask for others: {changes}")
+        few = in_words(model_type.few_label_defaults)
+        display.say(f"with at most {FEW_LABELS} training nodes, unless you ask for others: {few}")
+    tried = {f"at most {FEW_LABELS}": model_type.few_label_alternatives, "more": model_type.alternatives}
+    for count, alternatives in tried.items():
+        for changes in alternatives:
+            display.say(f"tried too with {count} training nodes, unless you ask for settings: {in_words(changes)}")
     spaces = {"searched by tune": model_type.search_space, "searched on large graphs": model_type.large_search_space}
     for title, space in spaces.items():
         if space:

@@ -82,6 +82,8 @@ def train(request_fields: dict[str, Any], options: TrainOptions) -> None:
     Selection is by the best validation score; the test score is read once, at that epoch. Everything goes into the run
     directory: config.json, metrics.jsonl, model.safetensors, result.json. Ctrl-C saves; --resume continues.
 
+    Without any settings, PolyFormer tries a few on validation nodes first, and goes on with the best.
+
     Examples:
 
     - `polyformer train` — a generated Minesweeper board, no data needed

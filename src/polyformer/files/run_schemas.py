@@ -95,11 +95,15 @@ _REQUEST: dict[str, Kind] = {
 }
 _OF_THIS_MACHINE: dict[str, Kind] = {"data_root": Text() | None, "tokens": Text() | None, "memory": COUNT | None}
 
+_TRIAL = Object(
+    {"settings": TableOf(), "val": _SCORE, "epochs": COUNT, "seconds": Number(), "kept": Flag(), "interval": _INTERVAL}
+)
+
 RUN_CONFIG = Schema(
     "a run directory",
     Object(
         _REQUEST | _OF_THIS_MACHINE | {"card": _CARD},
-        {"versions": _VERSIONS, "start_from": Text() | None},
+        {"versions": _VERSIONS, "start_from": Text() | None, "trials": ListOf(_TRIAL)},
     ),
     checksum=True,
 )
@@ -130,6 +134,7 @@ _RESULT_LATER: dict[str, Kind] = {
     "resumed_after": ListOf(COUNT),
     "versions": _VERSIONS,
     "run": Text(),
+    "trials": ListOf(_TRIAL),
 }
 _RESULT_OF_RECORD: dict[str, Kind] = {
     "metric": Text(),

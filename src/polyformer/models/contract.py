@@ -91,6 +91,8 @@ class NodeModel(nn.Module, ABC):
         training_defaults: training settings that suit the model, where the user asks for no others.
         few_label_defaults: settings of the model and of its training that suit few training nodes, in place of the
             defaults; :mod:`polyformer.runs.default_settings` says how many are few.
+        alternatives: other settings that a run tries beside its defaults, if the user asks for no settings.
+        few_label_alternatives: the same for few training nodes, each beside ``few_label_defaults``.
         search_space: for every setting that ``tune`` searches, the values it chooses from.
         large_search_space: the search space for a great many training nodes; settings that it leaves out are not
             searched there. If it is empty, ``search_space`` is used.
@@ -103,6 +105,8 @@ class NodeModel(nn.Module, ABC):
     settings_type: ClassVar[type]
     training_defaults: ClassVar[Mapping[str, Any]] = {}
     few_label_defaults: ClassVar[Mapping[str, Any]] = {}
+    alternatives: ClassVar[Sequence[Mapping[str, Any]]] = ()
+    few_label_alternatives: ClassVar[Sequence[Mapping[str, Any]]] = ()
     search_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
     large_search_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
     compares_all_nodes: ClassVar[bool] = False

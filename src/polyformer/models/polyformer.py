@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -62,6 +62,9 @@ class PolyFormerModel(SpectralTokenModel):
     orthogonal basis keep a part of the noise at every order, by which a wide model tells its few training nodes apart
     without learning their classes; monomial tokens leave only what neighbours share. An epoch is one optimiser step or
     two, so steps are larger and patience is longer.
+
+    Which of the two suits a graph between few and many labels, and whether few labels want a strong decay and a wide
+    neighbourhood, only the graph can tell: a run without settings tries both.
     """
 
     settings_type = PolyFormerSettings
@@ -73,6 +76,8 @@ class PolyFormerModel(SpectralTokenModel):
         "weight_decay": 5e-4,
         "patience": 100,
     }
+    alternatives: ClassVar[Sequence[Mapping[str, Any]]] = (few_label_defaults,)
+    few_label_alternatives: ClassVar[Sequence[Mapping[str, Any]]] = ({"order": 10, "lr": 1e-3, "weight_decay": 2e-2},)
     exact_filter = False  # residual connections and LayerNorm stand beside the filter
     search_space: ClassVar[dict[str, tuple[Any, ...]]] = {
         "order": (2, 4, 6, 8, 10, 12, 14),

@@ -7,7 +7,7 @@ what the function gave.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from polyformer.reports.outcome import Outcome
 from polyformer.reports.words import alike_kinds, filter_words, first_words, importance_words
 from polyformer.runs.repeating import repeat_command
 from polyformer.runs.run import Run
+from polyformer.settings import in_words
 
 __all__ = ["SECTIONS", "Figures", "Section", "score_rows"]
 
@@ -144,8 +145,17 @@ def _facts(run: Run) -> dict[str, str]:
             f"{result['epochs']:,} epochs in {result['seconds']:.1f} s, epoch {result['best_epoch']} kept"
         )
         facts["parameters"] = f"{result['parameters']:,}"
+    if run.trials:
+        facts["settings tried"] = "; ".join(_trial_words(trial) for trial in run.trials)
     facts["versions"] = ", ".join(f"{name} {version}" for name, version in run.versions.items())
     return facts
+
+
+def _trial_words(trial: Mapping[str, Any]) -> str:
+    """One of the attempts from which a run took its settings."""
+    score = "no score" if trial["val"] is None else f"validation {trial['val']:.4f}"
+    kept = ", kept" if trial["kept"] else ""
+    return f"{in_words(trial['settings']) or 'the defaults'}: {score}{kept}"
 
 
 def _all_scores(run: Run) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -45,10 +46,14 @@ def check_run(directory: Path) -> None:
     read_json(directory / CONFIG, RUN_CONFIG)
 
 
-def write_config(folder: Path, request: RunRequest, card: ModelCard, facts: DataFacts) -> None:
-    """Write what a new run was asked for and what it is about to train on."""
+def write_config(
+    folder: Path, request: RunRequest, card: ModelCard, facts: DataFacts, trials: Sequence[Mapping[str, Any]] = ()
+) -> None:
+    """Write what a new run was asked for and what it is about to train on, and how it found its settings."""
     asked = asdict(request) | {"settings": card.settings}
     content = {"format": 1, **asked, "card": card.to_json(), "task": facts.to_json(), "versions": versions()}
+    if trials:
+        content["trials"] = list(trials)
     write_json(folder / CONFIG, content, RUN_CONFIG)
 
 

@@ -16,6 +16,7 @@ from polyformer.files import (
     locked,
     partial_place,
     read_json,
+    refuse_existing,
     reporting_io_errors,
     run_identity,
     write_json,
@@ -28,6 +29,7 @@ from polyformer.runs.saved_model import WEIGHTS
 from polyformer.training.checkpoint import Checkpoint
 
 __all__ = [
+    "check_new",
     "checkpoint_file",
     "is_unused",
     "locked_directory",
@@ -92,6 +94,16 @@ def replace_checkpoint(run: Path, file: Path) -> None:
     place = checkpoint_file(run)
     with reporting_io_errors("a checkpoint", place), write_whole(place) as target:
         target.write(file.read_bytes())
+
+
+def check_new(run: Path) -> None:
+    """Refuse the place of a new run where something is already."""
+    try:
+        refuse_existing(run)
+    except OutputExists:
+        raise OutputExists(
+            f"The run directory '{run}' already exists. Choose another --out, or continue it with --resume."
+        ) from None
 
 
 @contextmanager

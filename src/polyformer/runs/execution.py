@@ -64,7 +64,13 @@ def execute_run(
         if workers.rank == 0:
             stack.enter_context(removing_failed_start(out))
         run, material = prepare_run(
-            request, out, resume=resume, reporter=reporter, workers=workers, num_workers=workers.count
+            request,
+            out,
+            resume=resume,
+            reporter=reporter,
+            workers=workers,
+            num_workers=workers.count,
+            tries=workers.count == 1,
         )
         patience = 0.0 if registry is None else LOST_SECONDS
         workers.first(lambda: stack.enter_context(run.locked(patience)))
@@ -114,6 +120,10 @@ class _Execution:
         writing = metrics_writer(self.run.path) if self.workers.rank == 0 else contextlib.nullcontext(SILENT)
         with writing as metrics:
             trainer = self._trainer(Tee(metrics, self.reporter), registry, keep_freed_memory)
+            if self.material.heard:
+                trainer.resumed_after.clear()  # the trial was this very training
+                for epoch in self.material.heard:
+                    self.reporter.epoch(*epoch)
             try:
                 trainer.run()
             except TrainingInterrupted as error:
@@ -166,7 +176,7 @@ class _Execution:
                 raise removed_run(self.run.path)
             save_weights(self.run.path, trainer.best_parameters, calibration)
             judged = judgement(self.material, scores, calibration)
-            result = result_of(self.request, self.material, trainer, judged, preparation)
+            result = result_of(self.request, self.material, trainer, judged, preparation, self.run.trials)
             write_result(self.run.path, result)
             return result
 

@@ -13,12 +13,16 @@ from polyformer.objectives import label_units
 from polyformer.reporter import SILENT, Reporter
 from polyformer.runs.config import write_memory
 from polyformer.runs.data import load_task
+from polyformer.runs.directory import check_new, replace_checkpoint
 from polyformer.runs.facts import DataFacts
 from polyformer.runs.known_labels import StoredLabels
+from polyformer.runs.metrics_file import metrics_writer
 from polyformer.runs.request import RunRequest
 from polyformer.runs.run import Run
 from polyformer.runs.saved_model import ModelCard
 from polyformer.runs.starting import load_start, with_start_units
+from polyformer.runs.trials import HeardEpoch, Trial, choosing_settings, tries_settings
+from polyformer.settings import in_words
 from polyformer.splits import Split
 from polyformer.tasks import Task
 from polyformer.training.distributed import ALONE, Workers
@@ -32,13 +36,20 @@ __all__ = ["Material", "check_divisible", "prepare_run"]
 
 @dataclass(frozen=True)
 class Material:
-    """What a run is about to train, and on what."""
+    """What a run is about to train, and on what.
+
+    Attributes:
+        trials: how the settings were found, if the run tried several.
+        heard: the epochs that the kept trial has trained, from whose end the run goes on.
+    """
 
     card: ModelCard
     model: NodeModel
     task: Task
     split: Split
     labels: StoredLabels | None = None
+    trials: tuple[Trial, ...] = ()
+    heard: tuple[HeardEpoch, ...] = ()
 
     @property
     def training(self) -> TrainingSettings:
@@ -60,36 +71,64 @@ def prepare_run(
     reporter: Reporter = SILENT,
     workers: Workers = ALONE,
     num_workers: int = 1,
+    tries: bool = False,
 ) -> tuple[Run, Material]:
     """Read the data, refuse what cannot be trained, and make the run directory or open it.
 
     Args:
         workers: the processes that all prepare this run.
         num_workers: how many will train.
+        tries: a new run that was asked for without settings may try some; for one process.
     """
     # Settings that do not fit are refused before anything is written.
     material = workers.in_turn(lambda: _read(request, out, resume, reporter, num_workers))
     facts = DataFacts.of(material.task, material.split)
+    tries = tries and not resume and tries_settings(request, material.task, material.split)
+    if resume:
+        workers.first(lambda: _take_up(request, out, material.card, facts))
+    elif not tries:
+        workers.first(lambda: _make(request, out, material, facts))
+    _say_what_is_trained(request, material.card, facts, reporter)
+    if tries:
+        return _try_and_make(request, out, material, facts, reporter)
+    return Run(out), material
 
-    def make() -> None:
-        if resume:
-            _take_up(request, out, material.card, facts)
-        else:
-            fixed = replace(request, memory=usable_memory() if request.memory is None else request.memory)
-            Run.create(out, fixed, material.card, facts, material.labels)
 
-    workers.first(make)
-    run = Run(out)
+def _say_what_is_trained(request: RunRequest, card: ModelCard, facts: DataFacts, reporter: Reporter) -> None:
     reporter.say(facts.sentence)
     reporter.say(
         f"split {request.split} by protocol '{facts.protocol}': {facts.train:,} train, {facts.val:,} val, "
-        f"{facts.test:,} test; selected by {material.card.metric} on validation"
+        f"{facts.test:,} test; selected by {card.metric} on validation"
     )
     few = request.few_label_defaults(facts.train)
     if few:
-        named = ", ".join(f"{name}={value}" for name, value in few.items())
-        reporter.say(f"{facts.train:,} training nodes are few, so the defaults are {named}")
-    return run, material
+        reporter.say(f"{facts.train:,} training nodes are few, so the defaults are {in_words(few)}")
+
+
+def _make(request: RunRequest, out: Path, material: Material, facts: DataFacts) -> Run:
+    fixed = replace(request, memory=usable_memory() if request.memory is None else request.memory)
+    return Run.create(out, fixed, material.card, facts, material.labels, [trial.to_json() for trial in material.trials])
+
+
+def _try_and_make(
+    request: RunRequest, out: Path, material: Material, facts: DataFacts, reporter: Reporter
+) -> tuple[Run, Material]:
+    """Let the settings choose themselves; the run that is made has the training of the kept trial behind it."""
+    check_new(out)
+    with choosing_settings(request, material.task, material.split, reporter) as choice:
+        card = replace(ModelCard.of(request.model, choice.settings, material.task), units=material.card.units)
+        labels = StoredLabels.of(material.task, material.split) if card.label_channels else None
+        model = card.build(derive_seed(request.seed, 0))
+        kept = Material(
+            card, model, material.task, material.split, labels, tuple(choice.trials), tuple(choice.kept.heard)
+        )
+        run = _make(request, out, kept, facts)
+        if kept.heard:
+            with metrics_writer(out) as metrics:
+                for epoch in kept.heard:
+                    metrics.epoch(*epoch)
+            replace_checkpoint(out, choice.kept.checkpoint)
+    return run, kept
 
 
 def _read(request: RunRequest, out: Path, resume: bool, reporter: Reporter, num_workers: int) -> Material:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from polyformer.errors import InvalidParameter, PolyformerError
+from polyformer.models import MODELS
+from polyformer.runs.default_settings import NEUTRAL_SETTINGS, alternatives_for
 from polyformer.runs.request import RunRequest
 from polyformer.runs.run import Run
 
@@ -28,14 +30,35 @@ def repeat_command(run: Run) -> str:
     ):
         parts += [] if value is None else [f"--{name}", value]
     parts += ["--split", str(request.split), "--seed", str(request.seed)]
-    try:
-        defaults = RunRequest(request.data, request.model, preset=preset).resolve_settings()
-    except PolyformerError:  # a preset file that is gone since: all that differs from the defaults is named
-        defaults = RunRequest(request.data, request.model).resolve_settings()
-    for name, value in (request.settings or {}).items():
-        if value != defaults.get(name) and not isinstance(value, dict):
-            parts += ["--set", f"{name}={value}"]
+    for name, value in _settings_to_name(run).items():
+        parts += ["--set", f"{name}={value}"]
     return shlex.join(parts)
+
+
+def _settings_to_name(run: Run) -> dict[str, Any]:
+    """The settings that a command must name to get them all.
+
+    A run that tried settings tries them again. Any other run of a model that tries settings names one at least.
+    """
+    request, settings = run.request, run.request.settings or {}
+    if run.trials:
+        asked = {name: value for name, value in settings.items() if name in NEUTRAL_SETTINGS}
+        usual = RunRequest(request.data, request.model).resolve_settings()
+        declined = {} if any("label_input" in trial["settings"] for trial in run.trials) else {"label_input": 0}
+        return {name: value for name, value in asked.items() if value != usual[name]} | declined
+    try:
+        plain = RunRequest(request.data, request.model, preset=run.preset)
+        usual, fitting = plain.resolve_settings(), plain.resolve_settings(run.facts.train)
+    except PolyformerError:  # a preset file that is gone since: all that differs from the defaults is named
+        usual = fitting = RunRequest(request.data, request.model).resolve_settings()
+    named = {
+        name: value
+        for name, value in settings.items()
+        if (value != usual.get(name) or value != fitting.get(name)) and not isinstance(value, dict)
+    }
+    if named or run.preset is not None or not alternatives_for(MODELS[request.model], run.facts.train):
+        return named
+    return {"lr": settings["lr"]}
 
 
 def continued_request(run: Run, asked: Mapping[str, Any], settings: Mapping[str, Any]) -> RunRequest:

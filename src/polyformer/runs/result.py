@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,19 @@ __all__ = ["judgement", "result_of"]
 
 
 def result_of(
-    request: RunRequest, material: Material, trainer: Trainer, judged: dict[str, Any], preparation: dict[str, float]
+    request: RunRequest,
+    material: Material,
+    trainer: Trainer,
+    judged: dict[str, Any],
+    preparation: dict[str, float],
+    trials: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """What ``result.json`` holds.
 
     Args:
         judged: what :func:`judgement` gave.
         preparation: seconds that the preparation took.
+        trials: the settings that the run tried before it kept some, as its ``config.json`` holds them.
     """
     stopping, model = trainer.stopping, material.model
     return {
@@ -50,6 +56,7 @@ def result_of(
         "workers": trainer.workers.count,
         "resumed_after": trainer.resumed_after,
         **model.describe(),
+        **({"trials": trials} if trials else {}),
         "versions": versions(),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from polyformer.devices import choose_device
-from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter, OutputExists
+from polyformer.errors import DataNotFound, FileCorrupt, InvalidParameter
 from polyformer.files import is_folder, new_directory
 from polyformer.filters import Filters
 from polyformer.graph import Graph
@@ -21,7 +22,7 @@ from polyformer.reporter import SILENT, Reporter
 from polyformer.runs.application import describe_nodes, new_nodes_of, predict_nodes
 from polyformer.runs.config import check_run, read_config, write_config
 from polyformer.runs.data import load_task, read_alike
-from polyformer.runs.directory import checkpoint_file, locked_directory, read_result, tokens_folder
+from polyformer.runs.directory import check_new, checkpoint_file, locked_directory, read_result, tokens_folder
 from polyformer.runs.exporting import Export, export_model
 from polyformer.runs.facts import DataFacts
 from polyformer.runs.known_labels import StoredLabels, read_labels, write_labels
@@ -79,17 +80,19 @@ class Run:
 
     @classmethod
     def create(
-        cls, path: Path, request: RunRequest, card: ModelCard, facts: DataFacts, labels: StoredLabels | None = None
+        cls,
+        path: Path,
+        request: RunRequest,
+        card: ModelCard,
+        facts: DataFacts,
+        labels: StoredLabels | None = None,
+        trials: Sequence[Mapping[str, Any]] = (),
     ) -> Run:
         """Make a new run directory; it appears together with its ``config.json``, and the labels that it is to keep."""
-        try:
-            with new_directory(path) as folder:
-                write_config(folder, request, card, facts)
-                write_labels(folder, labels)
-        except OutputExists:
-            raise OutputExists(
-                f"The run directory '{path}' already exists. Choose another --out, or continue it with --resume."
-            ) from None
+        check_new(path)
+        with new_directory(path) as folder:
+            write_config(folder, request, card, facts, trials)
+            write_labels(folder, labels)
         return cls(path)
 
     def __repr__(self) -> str:
@@ -153,6 +156,11 @@ class Run:
     def facts(self) -> DataFacts:
         """The data that it was trained on, in numbers."""
         return DataFacts.from_json(self.config["task"])
+
+    @property
+    def trials(self) -> list[dict[str, Any]]:
+        """The settings that were tried before this run kept some of them; empty if it was asked for with settings."""
+        return list(self.config.get("trials", []))
 
     @property
     def versions(self) -> dict[str, str]:

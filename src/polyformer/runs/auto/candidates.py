@@ -37,6 +37,7 @@ CANDIDATES: dict[str, Candidate] = {
     "polyformer-legendre": Candidate("polyformer", {"basis": "legendre"}),
     "polyformer-chebyshev": Candidate("polyformer", {"basis": "chebyshev"}),
     "polyformer-monomial": Candidate("polyformer", {"basis": "monomial"}),
+    "polyformer-labels": Candidate("polyformer", {"label_input": 0.5}),
     "gcn-tuned": Candidate("gcn-tuned"),
     "cascade": Candidate("cascade"),
     "cascade-labels": Candidate("cascade", {"label_input": 0.5}),
@@ -51,7 +52,7 @@ def candidate_requests(request: RunRequest) -> dict[str, RunRequest]:
     that would then equal an earlier one is left out.
 
     >>> list(candidate_requests(RunRequest(settings={"basis": "optimal"})))
-    ['mlp', 'gcn', 'polyformer-legendre', 'gcn-tuned', 'cascade', 'cascade-labels']
+    ['mlp', 'gcn', 'polyformer-legendre', 'polyformer-labels', 'gcn-tuned', 'cascade', 'cascade-labels']
     """
     asked = dict(request.settings or {})
     known = {name: _setting_names(candidate.model) for name, candidate in CANDIDATES.items()}
