@@ -68,8 +68,8 @@ def table(records: list[dict[str, Any]]) -> str:
         lines += [
             "",
             f"On these {len(gaps)} graphs PolyFormer with its defaults is on average {np.mean(gaps):+.1f} points from "
-            f"the best of {', '.join(BASELINES)} (median {np.median(gaps):+.1f}), at worst {min(gaps):+.1f}; from mlp at "
-            f"worst {min(blind):+.1f}.",
+            f"the best of {', '.join(BASELINES)} (median {np.median(gaps):+.1f}), at worst {min(gaps):+.1f}; "
+            f"from mlp at worst {min(blind):+.1f}.",
         ]
     return "\n".join(lines) + "\n"
 
