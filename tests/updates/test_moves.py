@@ -1,4 +1,4 @@
-"""Rows that follow their neighbours: what each leaves out is bounded row by row, and little of the work is done anew."""
+"""Rows that follow their neighbours: what each leaves out is bounded row by row, and little work is done anew."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_rows_stay_follow_or_are_made_anew(tmp_path: Path, kernel: str, monkeypa
 
 
 def test_rounding_of_rows_that_follow_is_in_the_bound(tmp_path: Path, kernel: str) -> None:
-    """One neighbour goes to and fro: the rows around follow it hundreds of times and are made anew before they drift."""
+    """One neighbour goes to and fro: the rows around follow hundreds of times and are made anew before they drift."""
     random = np.random.default_rng(22)
     graph = Graph(random.integers(0, 30, (2, 60)), random.standard_normal((30, 140)))
     write_tokens(graph, tmp_path / "t", order=2)
