@@ -124,6 +124,38 @@ def test_overfits_a_tiny_graph(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL_MODELS)
+def test_a_model_without_memory_is_filled_and_works(name: str) -> None:
+    """What PyTorch's wrappers do: made on ``meta``, memory from ``to_empty``, then ``reset_parameters``."""
+    expected = build(name)
+    with torch.device("meta"):
+        model = build(name, graph=None)
+    assert any(parameter.is_meta for parameter in model.parameters())
+    model.to_empty(device="cpu")
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            tensor.fill_(7)
+    torch.manual_seed(0)
+    model.reset_parameters()
+    model.bind(GRAPH, Workload(None, GRAPH.num_nodes))
+    with torch.no_grad():
+        torch.testing.assert_close(model.eval()(NODES), expected.eval()(NODES))
+    model.train().accumulate(NODES, sum_of_squares)
+    assert any(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", ALL_MODELS)
+def test_parameters_are_drawn_anew_for_a_bound_model(name: str) -> None:
+    model, expected = build(name), build(name)
+    torch.manual_seed(1)
+    model.reset_parameters()
+    with torch.no_grad():
+        assert not torch.equal(model.eval()(NODES), expected.eval()(NODES))
+        torch.manual_seed(0)
+        model.reset_parameters()
+        assert torch.equal(model(NODES), expected(NODES))
+
+
+@pytest.mark.parametrize("name", ALL_MODELS)
 def test_test_labels_change_nothing(name: str) -> None:
     """Neither the parameters nor the scores of training see the label of a test node."""
     split = Split(np.arange(0, 20), np.arange(20, 30), np.arange(30, 40))

@@ -92,7 +92,6 @@ class CascadeModel(FullGraphModel):
 
     def __init__(self, in_channels: int, out_channels: int, settings: CascadeSettings) -> None:
         super().__init__(in_channels, out_channels, settings)
-        self.settings = settings
         basis = resolve_basis(settings.basis)
         if not isinstance(basis, FixedBasis):
             raise InvalidParameter(

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -120,6 +121,19 @@ class NodeModel(nn.Module, ABC):
     def __init__(self, in_channels: int, out_channels: int, settings: Any) -> None:
         super().__init__()
         self.in_channels, self.out_channels, self.label_channels = in_channels, out_channels, 0
+        self.settings = settings
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw all parameters and fill all buffers anew, as the constructor does; a graph stays bound.
+
+        A second model is made for that, so that a model gives its initial values at one place only.
+        """
+        with torch.device("cpu"):
+            fresh = type(self)(self.in_channels, self.out_channels, self.settings)
+        initial = dict(chain(fresh.named_parameters(), fresh.named_buffers()))
+        for name, tensor in chain(self.named_parameters(), self.named_buffers()):
+            tensor.copy_(initial[name])
 
     @abstractmethod
     def bind(self, graph: Graph, workload: Workload, reporter: Reporter = SILENT) -> None:

@@ -64,7 +64,6 @@ class DeepModel(FullGraphModel):
 
     def __init__(self, in_channels: int, out_channels: int, settings: Any) -> None:
         super().__init__(in_channels, out_channels, settings)
-        self.settings = settings
         hidden, layers = settings.hidden_channels, range(settings.num_layers)
         self.input, self.output = nn.Linear(in_channels, hidden), nn.Linear(hidden, out_channels)
         self.convolutions = nn.ModuleList(self.convolution(hidden) for _ in layers)

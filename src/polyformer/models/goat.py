@@ -121,7 +121,6 @@ class GOATModel(NodeModel):
 
     def __init__(self, in_channels: int, out_channels: int, settings: GOATSettings) -> None:
         super().__init__(in_channels, out_channels, settings)
-        self.settings = settings
         hidden, positional = settings.hidden_channels, settings.positional_channels
         self.input = nn.Linear(in_channels, hidden)
         # A bias of the keys would add the same to all scores of a query, which softmax ignores.

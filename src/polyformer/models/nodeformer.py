@@ -148,7 +148,6 @@ class NodeFormerModel(FullGraphModel):
 
     def __init__(self, in_channels: int, out_channels: int, settings: NodeFormerSettings) -> None:
         super().__init__(in_channels, out_channels, settings)
-        self.settings = settings
         hidden = settings.hidden_channels
         self.input = nn.Linear(in_channels, hidden)
         self.layers = nn.ModuleList(_Layer(settings) for _ in range(settings.num_layers))

@@ -57,7 +57,6 @@ class OptBasisGNNModel(FullGraphModel):
 
     def __init__(self, in_channels: int, out_channels: int, settings: OptBasisGNNSettings) -> None:
         super().__init__(in_channels, out_channels, settings)
-        self.settings = settings
         self.input = nn.Linear(in_channels, settings.hidden_channels)
         self.output = nn.Linear(settings.hidden_channels, out_channels)
         self.filter_weights = nn.Parameter(torch.zeros(settings.order + 1, settings.hidden_channels))

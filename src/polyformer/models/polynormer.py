@@ -123,7 +123,6 @@ class PolynormerModel(FullGraphModel):
 
     def __init__(self, in_channels: int, out_channels: int, settings: PolynormerSettings) -> None:
         super().__init__(in_channels, out_channels, settings)
-        self.settings = settings
         hidden, heads, beta = settings.hidden_channels, settings.heads, settings.beta
         local = (hidden, heads, settings.local_attention, beta, settings.dropout)
         self.input = nn.Linear(in_channels, hidden)

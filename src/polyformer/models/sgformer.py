@@ -70,7 +70,6 @@ class SGFormerModel(FullGraphModel):
 
     def __init__(self, in_channels: int, out_channels: int, settings: SGFormerSettings) -> None:
         super().__init__(in_channels, out_channels, settings)
-        self.settings = settings
         hidden, heads = settings.hidden_channels, settings.heads
         self.attention_input, self.attention_norm = nn.Linear(in_channels, hidden), nn.LayerNorm(hidden)
         self.query, self.key, self.value = (nn.Linear(hidden, heads * hidden) for _ in range(3))

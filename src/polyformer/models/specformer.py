@@ -67,7 +67,6 @@ class SpecformerModel(FullGraphModel):
 
     def __init__(self, in_channels: int, out_channels: int, settings: SpecformerSettings) -> None:
         super().__init__(in_channels, out_channels, settings)
-        self.settings = settings
         width, heads = settings.eigenvalue_channels, settings.heads
         self.network = FeatureMLP(in_channels, settings.hidden_channels, out_channels, settings.dropout)
         self.encoder = nn.Linear(width + 1, width)

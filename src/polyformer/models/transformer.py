@@ -53,7 +53,6 @@ class TransformerModel(FullGraphModel):
 
     def __init__(self, in_channels: int, out_channels: int, settings: TransformerSettings) -> None:
         super().__init__(in_channels, out_channels, settings)
-        self.settings = settings
         hidden = settings.hidden_channels
         block = (hidden, settings.heads, 2 * hidden, settings.dropout, settings.attention_dropout)
         self.input = nn.Linear(in_channels, hidden)

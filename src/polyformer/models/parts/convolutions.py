@@ -39,7 +39,6 @@ class ConvolutionModel(FullGraphModel):
 
     def __init__(self, in_channels: int, out_channels: int, settings: Any) -> None:
         super().__init__(in_channels, out_channels, settings)
-        self.settings = settings
         widths = [in_channels, *[settings.hidden_channels] * (settings.num_layers - 1), out_channels]
         count = settings.num_layers
         self.layers = nn.ModuleList(self.convolution(widths[i], widths[i + 1], i == count - 1) for i in range(count))

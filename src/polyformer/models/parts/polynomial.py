@@ -64,7 +64,6 @@ class PolynomialModel(FullGraphModel):
 
     def __init__(self, in_channels: int, out_channels: int, settings: Any) -> None:
         super().__init__(in_channels, out_channels, settings)
-        self.settings = settings
         self.network = FeatureMLP(in_channels, settings.hidden_channels, out_channels, settings.dropout)
         self.filter_weights = nn.Parameter(self.initial_weights())
         basis = resolve_basis(self.basis)

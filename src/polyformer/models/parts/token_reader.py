@@ -57,7 +57,6 @@ class TokenReader(NodeModel):
 
     def __init__(self, in_channels: int, out_channels: int, settings: TokenSettings) -> None:
         super().__init__(in_channels, out_channels, settings)
-        self.settings = settings
         self.order = check_order(settings.order)
         self.basis: Basis = resolve_basis(settings.basis)
         if settings.token_route == "projected" and not isinstance(self.basis, FixedBasis):
