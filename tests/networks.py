@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import functools
 import os
 import socket
@@ -60,6 +59,8 @@ def _networks() -> tuple[int, int] | None:
     here = network_of_this_thread()
     if not os.path.exists(here):
         return None
+    import fcntl  # as the rest of this function, only where there is Linux
+
     libc = ctypes.CDLL(None, use_errno=True)
     home = os.open(here, os.O_RDONLY)
     if libc.unshare(_NEW_NETWORK) != 0:

@@ -40,6 +40,14 @@ def test_every_page_has_a_place_in_the_site() -> None:
     assert {path.stem for path in PAGES} - {"index"} <= listed
 
 
+def test_the_reference_has_every_public_name() -> None:
+    import polyformer
+
+    reference = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "api").glob("*.md")))
+    documented = set(re.findall(r":: polyformer\.(\w+)", reference))
+    assert set(polyformer.__all__) - {"__version__"} <= documented
+
+
 def test_one_version() -> None:
     from polyformer import __version__
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 import pytest
@@ -21,12 +21,15 @@ from polyformer.errors import (
     FileCorrupt,
     InvalidParameter,
     OutOfResources,
+    OutputBusy,
     OutputExists,
     PolyformerError,
     UnknownName,
 )
 from polyformer.files import (
     array_digest,
+    locked,
+    locks,
     new_directory,
     read_json,
     reporting_io_errors,
@@ -189,3 +192,22 @@ def test_a_held_file_is_refused_and_one_that_cannot_be_locked_is_not(
 
         monkeypatch.setattr("fcntl.flock", unsupported)
         assert try_lock(other)
+
+
+def test_a_passing_lock_leaves_no_file_and_is_never_held_twice(tmp_path: Path) -> None:
+    path, busy = tmp_path / "lock", OutputBusy("busy")
+    with locked(path, busy, passing=True):
+        with pytest.raises(OutputBusy), locked(path, busy, passing=True):
+            pass
+        assert path.exists()
+    assert not path.exists()
+
+
+def test_a_lock_whose_file_was_removed_meanwhile_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def removing(file: IO[bytes]) -> bool:
+        (tmp_path / "lock").unlink()
+        return try_lock(file)
+
+    monkeypatch.setattr(locks, "try_lock", removing)
+    with pytest.raises(OutputBusy), locked(tmp_path / "lock", OutputBusy("busy"), passing=True):
+        pytest.fail("another process may hold a file of that name")

@@ -37,9 +37,11 @@ _IMPORTS = [
     "polyformer.tuning.study",
     "tests.training.test_distributed",
 ]
-WARM = multiprocessing.get_context("forkserver")
+CAN_FORK = "forkserver" in multiprocessing.get_all_start_methods()  # not on Windows
+WARM = multiprocessing.get_context("forkserver" if CAN_FORK else "spawn")
 """Starts processes as :mod:`multiprocessing` does, forked from a process that has done the imports."""
-WARM.set_forkserver_preload(_IMPORTS)
+if CAN_FORK:
+    WARM.set_forkserver_preload(_IMPORTS)
 
 
 class WarmProcess:

@@ -13,6 +13,7 @@ from polyformer.errors import DataNotFound, FileCorrupt
 from polyformer.files import RESTORE, array_digest, json_line, open_in_place, read_json_lines, read_npz, write_npz
 from polyformer.files.data_schemas import GRAPH_CHANGE
 from polyformer.graph_changes import GraphChange
+from polyformer.system import discard
 
 __all__ = ["JOURNAL", "KEPT_CHANGES", "Journal"]
 
@@ -92,7 +93,7 @@ class Journal:
         for path in self.folder.glob("change-*.npz"):
             number = path.stem.partition("-")[2]
             if not number.isdigit() or not self.version - KEPT_CHANGES < int(number) <= self.version:
-                path.unlink(missing_ok=True)
+                discard(path)
 
 
 def _digest(change: GraphChange) -> str:

@@ -7,9 +7,20 @@ import os
 import signal
 import subprocess
 import threading
+from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["CHILD_OPTIONS", "OPEN_FLAGS", "advise", "interrupt", "read_at", "rename_directory", "sync", "try_lock"]
+__all__ = [
+    "CHILD_OPTIONS",
+    "OPEN_FLAGS",
+    "advise",
+    "discard",
+    "interrupt",
+    "read_at",
+    "rename_directory",
+    "sync",
+    "try_lock",
+]
 
 OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 """For ``os.open``: not inherited by child processes, and on Windows without a change of line ends."""
@@ -64,6 +75,12 @@ def rename_directory(source: str | os.PathLike[str], target: str | os.PathLike[s
             raise
         os.rmdir(target)
         os.rename(source, target)
+
+
+def discard(path: Path) -> None:
+    """Remove a file that is not needed any more; Windows keeps one that a process has open or mapped, and it stays."""
+    with contextlib.suppress(FileNotFoundError, PermissionError):
+        path.unlink()
 
 
 def try_lock(file: IO[bytes]) -> bool:

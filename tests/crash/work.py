@@ -81,7 +81,7 @@ def _directory(folder: Path) -> str:
     if not out.exists() or not any(out.iterdir()):
         return ""
     verify_directory(out)
-    return str({path.name: path.read_bytes() for path in sorted(out.iterdir()) if path.name != "lock"})
+    return str({path.name: path.read_bytes() for path in sorted(out.iterdir())})
 
 
 def _import(folder: Path) -> None:

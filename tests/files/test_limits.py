@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import resource
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +21,8 @@ from polyformer.files import read_npy, read_npz
 from polyformer.importing import import_graph, open_source
 from polyformer.limits import MOST_NODES
 from polyformer.registry import parse_spec
+
+resource = pytest.importorskip("resource", reason="no limits of resources")
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import resource
 import shutil
 import signal
 import tempfile
@@ -89,6 +88,8 @@ def _bounded() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _limited_memory() -> Iterator[None]:
+    import resource  # not there on Windows, where the fuzzer does not run
+
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, hard))

@@ -21,7 +21,12 @@ _POLL_SECONDS = 0.05
 
 @contextlib.contextmanager
 def locked(
-    path: Path, busy: PolyformerError | None, patience: float = 0.0, poll: float = _POLL_SECONDS
+    path: Path,
+    busy: PolyformerError | None,
+    patience: float = 0.0,
+    poll: float = _POLL_SECONDS,
+    *,
+    passing: bool = False,
 ) -> Iterator[None]:
     """Hold the lock file ``path``, made if need be, for as long as the block runs.
 
@@ -29,6 +34,7 @@ def locked(
         busy: raised when another process holds the file; None goes on all the same once patience is at its end.
         patience: seconds to wait for the other process.
         poll: seconds between two looks.
+        passing: remove the file at the end.
     """
     deadline = time.monotonic() + patience
     with _open_lock(path) as file:
@@ -38,7 +44,30 @@ def locked(
                     raise busy
                 break
             time.sleep(poll)
-        yield
+        if passing and not _is_at(file, path):  # the process that held the file has removed it
+            raise busy or OSError(errno.EBUSY, "another process has just ended here", str(path))
+        try:
+            yield
+        finally:
+            removed = passing and _removed(path)
+    if passing and not removed:  # Windows removes no open file
+        _removed(path)
+
+
+def _is_at(file: IO[bytes], path: Path) -> bool:
+    """Whether an open file still has its name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _removed(path: Path) -> bool:
+    try:
+        path.unlink()
+    except OSError:
+        return False
+    return True
 
 
 def _open_lock(path: Path, create: int = os.O_CREAT) -> IO[bytes]:

@@ -34,8 +34,6 @@ __all__ = [
     "write_whole",
 ]
 
-PARTIAL_LOCK = "lock"
-
 
 @contextlib.contextmanager
 def write_whole(path: Path) -> Iterator[IO[bytes]]:
@@ -128,8 +126,10 @@ def held_partial(path: Path, what: str) -> Iterator[Path]:
     folder = partial_place(path)
     busy = f"Another process is writing {what} to '{path}'. Wait for it, or choose another place."
     with reporting_io_errors(what, path):
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / PARTIAL_LOCK, OutputBusy(busy)):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # The lock lies beside the folder, because Windows renames no folder that holds an open file.
+        with locked(folder.with_name(f"{folder.name}.lock"), OutputBusy(busy), passing=True):
+            folder.mkdir(exist_ok=True)
             yield folder
 
 

@@ -129,7 +129,7 @@ def _take_up(folder: Path, about: dict[str, Any], nodes: np.ndarray | None) -> N
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
-        elif path.name != "lock":
+        else:
             path.unlink()
     if nodes is not None:
         write_npy(folder / "nodes.npy", nodes)

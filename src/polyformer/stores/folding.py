@@ -12,6 +12,7 @@ from polyformer.files.data_schemas import TOKEN_MANIFEST
 from polyformer.stores.change_log import Record, append_record
 from polyformer.stores.directory import StoredTokens
 from polyformer.stores.layers import TokenLayers
+from polyformer.system import discard
 
 __all__ = ["MOST_RECORDS", "fold", "remove_leftovers", "switch_files"]
 
@@ -75,7 +76,7 @@ def switch_files(stored: StoredTokens, changes: dict[str, Any]) -> None:
     sync_directory(directory)
     for path in (stored.base_path, stored.log_path):
         if path.name not in (manifest["base"], manifest["log"]):
-            path.unlink(missing_ok=True)
+            discard(path)
 
 
 def remove_leftovers(stored: StoredTokens) -> None:
@@ -84,4 +85,4 @@ def remove_leftovers(stored: StoredTokens) -> None:
     for pattern in ("tokens-*.npy", "changes*.log", ".manifest.json.*"):
         for path in stored.directory.glob(pattern):
             if path.name not in named:
-                path.unlink(missing_ok=True)
+                discard(path)

@@ -36,13 +36,14 @@ from polyformer.files import (
 from polyformer.files.data_schemas import TOKEN_MANIFEST, UNFINISHED_TOKENS
 from polyformer.stores.blocks import RowAssembly, TokenShape, write_block
 from polyformer.stores.sinks import Assembly, TokenBlock, TokenSink, assemble_all, join_recurrences
+from polyformer.system import rename_directory
 
 __all__ = ["TokenDirectoryWriter", "nodes_of_job"]
 
-_PROGRESS, _MANIFEST, _LOCK, _NODES = "progress.json", "manifest.json", "lock", "nodes.npy"
+_PROGRESS, _MANIFEST, _NODES = "progress.json", "manifest.json", "nodes.npy"
 _ONLY_FINISHED = {"complete", "samples", "files"}
 _ARRAYS = ("tokens.npy", _NODES, "recurrence.npz")
-_FINAL = {*_ARRAYS, _MANIFEST, _LOCK}
+_FINAL = {*_ARRAYS, _MANIFEST}
 
 
 class TokenDirectoryWriter(TokenSink):
@@ -88,7 +89,7 @@ class TokenDirectoryWriter(TokenSink):
         most = self.shape.bytes
         self._blocks = {b["start"]: b for b in blocks if file_digest(self.folder / b["file"], most) == b["digest"]}
         if not self.assembled:
-            kept = {_LOCK, _NODES} | {block["file"] for block in self._blocks.values()}
+            kept = {_NODES} | {block["file"] for block in self._blocks.values()}
             for path in self.folder.iterdir():
                 if path.name not in kept:
                     path.unlink(missing_ok=True)  # a task of a stopped job may rename the file at this moment
@@ -191,11 +192,8 @@ class TokenDirectoryWriter(TokenSink):
         for path in self.folder.iterdir():
             if path.name not in _FINAL:  # blocks, the list of blocks, and temporary files of a killed process
                 path.unlink(missing_ok=True)
-        if self.directory.is_dir():
-            self.directory.rmdir()
-        self.folder.rename(self.directory)
+        rename_directory(self.folder, self.directory)
         sync_directory(self.directory.parent)
-        (self.directory / _LOCK).unlink()
 
     def _recurrence(self) -> Recurrence | None:
         return join_recurrences(

@@ -26,6 +26,7 @@ from polyformer.files.data_schemas import GRAPH_MANIFEST
 from polyformer.graph import Graph
 from polyformer.graph_files import graph_file
 from polyformer.graph_journal import Journal
+from polyformer.system import discard
 from polyformer.tasks import Task
 from polyformer.updates.task_changes import TaskChange, change_task, compact_task
 
@@ -133,7 +134,7 @@ def _write(
     sync_directory(folder)
     for place in kept:
         if place not in used:
-            (folder / place).unlink(missing_ok=True)
+            discard(folder / place)
     Journal(folder, version).remove_old()
     return entry
 
@@ -208,5 +209,5 @@ def _remove_leftovers(folder: Path) -> None:
     for pattern in ("*-*.npy", "*-*.npz", ".*.npy.*", ".*.npz.*", ".manifest.json.*"):
         for path in folder.glob(pattern):
             if path.name not in named and not path.name.startswith("change-"):
-                path.unlink(missing_ok=True)
+                discard(path)
     Journal(folder, version).remove_old()
