@@ -4,9 +4,10 @@
 ``update_tokens`` with its durable write, the graph already updated, against ``write_tokens`` with the memory engine;
 median and 95th percentile over so many random changes, and the graph's own update apart. Each row is written to the
 file as soon as it is measured, and rows that are in the file are not measured again: a run that was stopped goes on.
-``--new`` times predictions of a new node and tells how far frozen and full are apart, ``--changes 10000`` makes so many
-random changes in a row and checks the end, ``--kills 200`` kills a process that updates at so many random moments; what
-they find is added to the same file.
+``--new`` tells how far frozen and full predictions of new nodes are apart, ``--one-new-node`` how long a frozen one of
+a node with ten edges takes beyond the model's own pass, ``--changes 10000`` makes so many random changes in a row and
+checks the end, ``--kills 200`` kills a process that updates at so many random moments; what they find is added to the
+same file.
 """
 
 from __future__ import annotations
@@ -221,6 +222,43 @@ def new_nodes(folder: Path, names: list[str]) -> dict[str, Any]:
     return results
 
 
+def seconds_of_a_new_node(folder: Path, repeats: int) -> dict[str, Any]:
+    """How long a frozen prediction of one new node with ten random edges takes beyond the model's own pass."""
+    from polyformer.models import MODELS
+    from polyformer.new_nodes import NewNodes
+    from polyformer.objectives import OBJECTIVES
+    from polyformer.settings import split_settings
+    from polyformer.stores.directory import StoredTokens
+
+    graph, random = graph_of(TARGETS["arxiv one edge, K=10, 1e-3"]), np.random.default_rng(2)
+    kind = MODELS["polyformer"]
+    settings = split_settings([kind.settings_type], {"order": 10})[0]
+    model = kind(graph.num_features, 40, settings).eval()  # type: ignore[arg-type]
+    write_tokens(graph, folder / "tokens", order=10, self_loops=settings.self_loops)  # type: ignore[attr-defined]
+    predictor = NewNodes(model, OBJECTIVES["multiclass"], graph, StoredTokens(folder / "tokens"))
+    tokens, seconds = torch.zeros(1, 11, graph.num_features), []
+    for _ in range(repeats):
+        row = random.standard_normal((1, graph.num_features), dtype=np.float32)
+        edges = np.stack([np.full(10, graph.num_nodes), random.integers(0, graph.num_nodes, 10)], axis=1)
+        start = time.perf_counter()
+        predictor.predict(row, edges)
+        middle = time.perf_counter()
+        with torch.no_grad():
+            predictor.objective.scores(model.encode_tokens(tokens))  # type: ignore[operator]
+        seconds.append((middle - start, time.perf_counter() - middle))
+    frozen, own = np.array(seconds[len(seconds) // 10 :]).T  # the first are slow: pages and code are not in memory yet
+    result = {
+        "frozen_milliseconds": 1e3 * float(np.median(frozen)),
+        "pass_milliseconds": 1e3 * float(np.median(own)),
+        "beyond_the_pass_milliseconds": 1e3 * float(np.median(frozen - own)),
+        "beyond_the_pass_p95_milliseconds": 1e3 * float(np.percentile(frozen - own, 95)),
+        "repeats": repeats,
+        "load_average": os.getloadavg()[0],
+    }
+    print(f"a new node with ten edges, frozen: {result}", flush=True)
+    return result
+
+
 def changes_in_a_row(count: int, folder: Path, tolerances: list[float]) -> dict[str, Any]:
     """So many random changes of a graph, tokens following each, checked at the end; nothing is flushed."""
     from tests.updates.random_changes import random_change
@@ -257,6 +295,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--new", nargs="*", default=None, metavar="DATASET")
+    parser.add_argument("--one-new-node", action="store_true")
     parser.add_argument("--changes", type=int, default=0)
     parser.add_argument("--tolerances", type=float, nargs="*", default=[0.0, 1e-3])
     parser.add_argument("--kills", type=int, default=0)
@@ -266,6 +305,9 @@ def main() -> None:
         if options.new is not None:
             names = options.new or ["cora", "chameleon_filtered", "minesweeper", "tolokers"]
             results.add("new_nodes", new_nodes(Path(scratch), names))
+        elif options.one_new_node:
+            row = seconds_of_a_new_node(Path(scratch), 3 * options.repeats)
+            results.add("one_new_node", {"arxiv, 128 columns, K=10": row})
         elif options.changes:
             results.add("changes", changes_in_a_row(options.changes, Path(scratch), options.tolerances))
         elif options.kills:
