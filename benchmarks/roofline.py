@@ -14,6 +14,8 @@ import torch
 
 __all__ = ["epoch_products", "forward_products", "kernel_rate", "limit_of", "torch_rate"]
 
+Clock = Callable[[], float]
+
 _SIZE = 1024
 
 
@@ -57,7 +59,7 @@ def epoch_products(one_forward: int, input_layer: int, num_train: int, num_val: 
     return num_train * (3 * one_forward - input_layer) + num_val * one_forward
 
 
-def limit_of(model: Any, task: Any, settings: dict[str, Any]) -> dict[str, float]:
+def limit_of(model: Any, task: Any, settings: dict[str, Any], clock: Clock = time.perf_counter) -> dict[str, float]:
     """What bounds an epoch of a bound model with these settings: multiply-adds, and seconds of sparse work.
 
     A model that propagates inside itself has no layer that reads tokens. Instead it multiplies features and propagates,
@@ -70,10 +72,10 @@ def limit_of(model: Any, task: Any, settings: dict[str, Any]) -> dict[str, float
     one = forward_products(width, out, **{name: settings[name] for name in names})
     reading = (settings["order"] + 1) * width * settings["hidden_channels"]
     products = epoch_products(one, reading, len(split.train), len(split.val))
-    return {"products": products, "sparse_seconds": 0.0 if stored else sparse_seconds(model, split)}
+    return {"products": products, "sparse_seconds": 0.0 if stored else sparse_seconds(model, split, clock)}
 
 
-def sparse_seconds(model: Any, split: Any) -> float:
+def sparse_seconds(model: Any, split: Any, clock: Clock) -> float:
     """Seconds of the projected input layer in an epoch: forward and back for training, forward for validation."""
     train, val = torch.from_numpy(split.train), torch.from_numpy(split.val)
 
@@ -83,20 +85,20 @@ def sparse_seconds(model: Any, split: Any) -> float:
         with torch.no_grad():
             model.embed(val)
 
-    taken = seconds(work, repeats=3)
+    taken = seconds(work, clock, repeats=3)
     model.zero_grad(set_to_none=True)
     return taken
 
 
-def torch_rate() -> float:
+def torch_rate(clock: Clock = time.perf_counter) -> float:
     """Multiply-adds a second of torch's float32 matrix product, the best of some sizes."""
     a, b = torch.ones(_SIZE, _SIZE), torch.ones(_SIZE, _SIZE)
     tall, wide = torch.ones(4 * _SIZE, 256), torch.ones(256, 256)
-    large = _SIZE**3 / seconds(lambda: torch.mm(a, b))
-    return max(large, 4 * _SIZE * 256**2 / seconds(lambda: torch.mm(tall, wide)))
+    large = _SIZE**3 / seconds(lambda: torch.mm(a, b), clock)
+    return max(large, 4 * _SIZE * 256**2 / seconds(lambda: torch.mm(tall, wide), clock))
 
 
-def kernel_rate() -> float | None:
+def kernel_rate(clock: Clock = time.perf_counter) -> float | None:
     """Multiply-adds a second of the native kernel's product; None where it leaves products to torch."""
     from polyformer.nn.products import matmul, multiplies
 
@@ -104,14 +106,14 @@ def kernel_rate() -> float | None:
     if not multiplies(a):
         return None
     out = torch.empty(1, 4 * _SIZE, 256)
-    return 4 * _SIZE * 256**2 / seconds(lambda: matmul(a, b, out=out))
+    return 4 * _SIZE * 256**2 / seconds(lambda: matmul(a, b, out=out), clock)
 
 
-def seconds(work: Callable[[], object], repeats: int = 12) -> float:
+def seconds(work: Callable[[], object], clock: Clock, repeats: int = 12) -> float:
     """The least time of several."""
     times = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = clock()
         work()
-        times.append(time.perf_counter() - start)
+        times.append(clock() - start)
     return min(times)

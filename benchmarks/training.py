@@ -6,8 +6,9 @@ An epoch is the training step and the validation; the sides take turns, and the 
 memory is counted above the bare imports. Each row also says which share of a limit its epoch reaches: the multiply-adds
 of the model's formula at the rate of a large float32 product, measured in the same process, once as torch computes it
 and once by the faster of torch and the native kernel. ``--before`` measures another checkout of ours too, whose kernel
-is built; ``--sides ours`` leaves the literal implementation out; ``--batch-size auto`` takes mini-batches. Where the
-tokens of the literal implementation would not fit in memory, it is not run.
+is built; ``--clock cpu`` counts processor seconds of the one thread, where others use the machine; ``--sides ours``
+leaves the literal implementation out; ``--batch-size auto`` takes mini-batches. Where the tokens of the literal
+implementation would not fit in memory, it is not run.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +33,12 @@ IMPORTS = (
     "scipy.io",
     "sklearn.metrics",
 )
+CLOCKS = {"wall": time.perf_counter, "cpu": time.thread_time}
 DATASETS = ("chameleon_filtered", "squirrel_filtered", "citeseer", "minesweeper", "tolokers", "pubmed", "cs", "physics")
 
 
-def measure(side: str, dataset: str, basis: str, threads: int, epochs: int, batch: str = "") -> dict[str, Any]:
-    """Run in a process of its own: best of ``epochs`` epochs after one to warm up."""
+def measure(side: str, dataset: str, basis: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Run in a process of its own: best of several epochs after one to warm up."""
     import numpy as np
     import torch
 
@@ -43,7 +46,8 @@ def measure(side: str, dataset: str, basis: str, threads: int, epochs: int, batc
     from polyformer.machine import peak_memory
     from polyformer.presets import load_preset
 
-    torch.set_num_threads(threads)
+    torch.set_num_threads(arguments.threads)
+    clock, batch = CLOCKS[arguments.clock], arguments.batch_size
     warm_up()
     bare = peak_memory()
     task = load_dataset(dataset)
@@ -53,21 +57,21 @@ def measure(side: str, dataset: str, basis: str, threads: int, epochs: int, batc
     run = literal_epochs if side == "literal" else our_epochs
     seconds = []
     for epoch in run(task, settings):
-        start = time.perf_counter()
+        start = clock()
         epoch()
-        seconds.append(time.perf_counter() - start)
-        if len(seconds) > epochs:
+        seconds.append(clock() - start)
+        if len(seconds) > arguments.epochs:
             break
     measured = {"seconds": float(np.min(seconds[1:])), "memory": peak_memory() - bare}
-    return measured if side == "literal" else measured | limits(task, settings)
+    return measured | limits(task, settings, clock) if side == "ours" else measured
 
 
-def limits(task: Any, settings: dict[str, Any]) -> dict[str, float]:
+def limits(task: Any, settings: dict[str, Any], clock: Callable[[], float]) -> dict[str, float]:
     """The least seconds of an epoch at torch's rate of dense products, and at the faster one of torch's and ours."""
     from benchmarks.roofline import kernel_rate, limit_of, torch_rate
 
-    bound = limit_of(our_trainer(task, settings).model, task, settings)
-    rates = torch_rate(), kernel_rate() or 0.0
+    bound = limit_of(our_trainer(task, settings).model, task, settings, clock)
+    rates = torch_rate(clock), kernel_rate(clock) or 0.0
     at_torch, at_best = (bound["products"] / rate + bound["sparse_seconds"] for rate in (rates[0], max(rates)))
     return {"limit": at_torch, "best_limit": at_best, "torch_rate": rates[0], "kernel_rate": rates[1], **bound}
 
@@ -164,6 +168,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--batch-size", default="")
     parser.add_argument("--sides", default="ours,literal")
     parser.add_argument("--before", type=Path)
@@ -171,7 +176,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.child:
         side, dataset, basis = arguments.child.split(",")
-        print(json.dumps(measure(side, dataset, basis, arguments.threads, arguments.epochs, arguments.batch_size)))
+        print(json.dumps(measure(side, dataset, basis, arguments)))
         return
     rows = []
     print(HEADER)
@@ -215,15 +220,12 @@ def best_of_rounds(dataset: str, basis: str, arguments: argparse.Namespace) -> d
 
 def child(side: str, dataset: str, basis: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure one side in a fresh process."""
-    options = ["--threads", str(arguments.threads), "--epochs", str(arguments.epochs)]
+    options = ["--threads", str(arguments.threads), "--epochs", str(arguments.epochs), "--clock", arguments.clock]
     if arguments.batch_size:
         options += ["--batch-size", arguments.batch_size]
-    what = f"{'ours' if side == 'before' else side},{dataset},{basis}"
-    command = [sys.executable, "-m", "benchmarks.training", "--child", what, *options]
-    where, environment = None, None
-    if side == "before":
-        where, environment = arguments.before, os.environ | {"PYTHONPATH": str(arguments.before / "src")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=True, cwd=where, env=environment)
+    command = [sys.executable, "-m", "benchmarks.training", "--child", f"{side},{dataset},{basis}", *options]
+    environment = None if side != "before" else os.environ | {"PYTHONPATH": str(arguments.before / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=True, env=environment)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
