@@ -4,7 +4,9 @@
 The others run the same Chebyshev recurrence with the normalised operator written out, and fill a new output of the same
 layout. Before each turn as much memory as the output takes is touched and freed, so that nobody pays for pages that the
 machine has yet to find. The bandwidth of ours counts what the recurrence must move (per hop: indices, one gathered row
-per entry, the two buffers and the output), as a share of what copying an array reaches.
+per entry, the two buffers and the output), as a share of what copying an array reaches. The gathers count the cache
+lines of the gathered rows, as a share of those per second on a random graph with as many nodes, where no line is near
+another: above 1 where neighbours share lines.
 """
 
 from __future__ import annotations
@@ -20,8 +22,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.machine_speed import lines_per_second
 from polyformer.datasets import load_dataset
 from polyformer.graph import Graph
+from polyformer.machine_speed import CACHE_LINE
 from polyformer.operators import Operator
 from polyformer.propagation.kernel import FASTEST_WIDTH
 from polyformer.tokens import compute_tokens, token_bytes
@@ -94,6 +98,11 @@ def moved_bytes(graph: Graph) -> int:
     return ORDER * per_hop
 
 
+def gathered_lines(graph: Graph) -> int:
+    """Cache lines that the recurrence gathers in all hops."""
+    return ORDER * len(graph.indices) * -(-graph.num_features * 4 // CACHE_LINE)
+
+
 def main() -> None:
     """Print a Markdown table and write JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -106,8 +115,10 @@ def main() -> None:
     copy = copy_bandwidth()
     rows = []
     print(f"threads {arguments.threads}, copying {copy / 1e9:.1f} GB/s")
-    print("| graph | columns | ours s | scipy CSR | torch CSR | torch COO | Bernstein / Chebyshev | share of copy |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(
+        "| graph | columns | ours s | scipy CSR | torch CSR | torch COO | Bernstein / Chebyshev | of copy | of gathers |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
     for name in arguments.graphs.split(","):
         bare = load_dataset(name).graph
         random = np.random.default_rng(0).standard_normal((bare.num_nodes, GRAPHS[name]), dtype=np.float32)
@@ -115,10 +126,21 @@ def main() -> None:
         best = best_times(contenders(graph), arguments.repeats, token_bytes(graph.num_nodes, ORDER, GRAPHS[name]))
         ratios = {key: best[key] / best["ours"] for key in best}
         share = moved_bytes(graph) / best["ours"] / copy
-        rows.append({"graph": name, "threads": arguments.threads, "seconds": best, "ratios": ratios, "share": share})
+        gathers = gathered_lines(graph) / best["ours"] / (lines_per_second(graph.num_nodes) * arguments.threads)
+        rows.append(
+            {
+                "graph": name,
+                "threads": arguments.threads,
+                "seconds": best,
+                "ratios": ratios,
+                "share": share,
+                "gather_share": gathers,
+            }
+        )
         print(
             f"| {name} | {GRAPHS[name]} | {best['ours']:.2f} | {ratios['scipy CSR']:.1f}× | "
-            f"{ratios['torch CSR']:.1f}× | {ratios['torch COO']:.1f}× | {ratios['bernstein']:.2f} | {share:.2f} |",
+            f"{ratios['torch CSR']:.1f}× | {ratios['torch COO']:.1f}× | {ratios['bernstein']:.2f} | {share:.2f} | "
+            f"{gathers:.2f} |",
             flush=True,
         )
     if arguments.json is not None:
