@@ -116,7 +116,7 @@ def main() -> None:
     rows = []
     print(f"threads {arguments.threads}, copying {copy / 1e9:.1f} GB/s")
     print(
-        "| graph | columns | ours s | scipy CSR | torch CSR | torch COO | Bernstein / Chebyshev | of copy | of gathers |"
+        "| graph | columns | ours s | scipy CSR | torch CSR | torch COO | Bernstein / Chebyshev | of copy | gathers |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
     for name in arguments.graphs.split(","):
