@@ -12,6 +12,7 @@ from polyformer.runs.run import Run
 from tests.documentation import marked_blocks, page
 from tests.updates.test_command_line import run
 from tools.label_curve import RECORDS, curve_table, plan_scores
+from tools.label_gain import Gain, Pair, all_records, gain_table, gains
 
 SMALL = "--set epochs=2 --set hidden_channels=8 --set num_layers=2 --no-report"
 
@@ -60,6 +61,30 @@ def test_the_python_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_curve_is_what_the_records_hold() -> None:
     assert curve_table(RECORDS) in page("label-tokens.md")
+
+
+def test_the_gains_are_what_the_records_hold() -> None:
+    assert gain_table(gains(all_records())) in page("label-tokens.md")
+
+
+def test_a_gain_pairs_runs_that_differ_in_labels_alone() -> None:
+    def record(split: int, val: float, test: float, **settings: object) -> dict[str, object]:
+        config = {"split": split, "seed": split, "protocol": None, "settings": {"lr": 0.1, **settings}}
+        result = {"val": val, "test": test}
+        return {"model": "gcn", "dataset": "tolokers", "config": config, "result": result}
+
+    records = [
+        record(0, 0.5, 0.6),  # of a version that knew no label_input
+        record(0, 0.6, 0.5, label_input=0.5, label_masks=8),
+        record(1, 0.7, 0.8, label_input=0.0, label_masks=8),
+        record(1, 0.7, 0.9, label_input=0.5, label_masks=8),
+        record(2, 0.9, 0.9, label_input=0.5, lr=0.2),
+        record(2, 0.1, 0.1, label_input=0.0),
+    ]
+    [gain] = gains(records)
+    assert gain == Gain("gcn", "tolokers", (Pair(0, 0.5, (50, 60), (60, 50)), Pair(1, 0.5, (70, 70), (80, 90))))
+    assert gain.chooses_labels
+    assert gain.row() == "| gcn | tolokers | 2 | 60.00 | 65.00 | labels | 70.00 | 70.00 | +0.00 |"
 
 
 def test_the_scores_are_what_the_records_hold() -> None:

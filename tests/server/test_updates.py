@@ -13,7 +13,7 @@ import pytest
 from polyformer.graph_journal import Journal
 from polyformer.runs.run import Run
 from polyformer.tasks import Task
-from tests.server.served import copy_of, serving
+from tests.server.served import copy_of, make_places, serving
 
 FEATURES = {"age": 31, "city": "c1", "since": "2012-01-05"}
 ZOE: dict[str, Any] = {"id": "zoe", "features": FEATURES, "label": "yes"}
@@ -138,3 +138,27 @@ def test_reads_never_see_half_a_change(places: Path, tmp_path: Path) -> None:
         assert len({version for version, _ in seen}) > 1
         for version, neighbours in seen:
             assert neighbours == (["p10"] if version % 2 else ["p20"])
+
+
+@pytest.mark.parametrize(("model", "stored"), [("polyformer", True), ("polyformer", False), ("cascade", False)])
+def test_a_label_that_arrives_is_shown_to_the_model(tmp_path: Path, model: str, stored: bool) -> None:
+    """Zoe's friends are predicted otherwise once her label is known; no held-out label counts."""
+    place = make_places(tmp_path, model, label_input=0.5)
+    friends = ["p3", "p9"]
+    with serving(place, tokens=stored, writable=True, tolerance=0.0) as client:
+        body = {"add_nodes": [{"id": "zoe", "features": FEATURES}], "add_edges": [["zoe", "p3"], ["p9", "zoe"]]}
+        assert client.post("/updates", json=body).status_code == 200
+        before = probabilities(client, friends)
+        run = Run.open(place / "run")
+        assert run.labels is not None
+        held_out = Task.load(place / "graph").splits[0].test[0]
+        task = Task.load(place / "graph")
+        assert task.ids is not None
+        other = {"id": str(task.ids[held_out]), "label": "no" if task.labels[held_out] else "yes"}
+        assert client.post("/updates", json={"change_nodes": [other]}).status_code == 200
+        assert np.array_equal(probabilities(client, friends), before)
+        assert client.post("/updates", json={"change_nodes": [{"id": "zoe", "label": "yes"}]}).status_code == 200
+        after = probabilities(client, friends)
+        assert not np.allclose(after, before, atol=1e-6)
+        rows = [list(task.ids).index(name) for name in friends]
+        assert np.allclose(after, Run.open(place / "run").predict(rows), atol=1e-5)
