@@ -25,6 +25,7 @@ from polyformer.settings import split_settings
 from polyformer.splits import balanced_split, uniform_split
 from polyformer.training.settings import TrainingSettings
 from polyformer.updates.graph_directory import update_graph
+from polyformer.updates.task_changes import TaskChange
 
 few = settings(max_examples=40, deadline=None, derandomize=True, database=None)
 nodes = st.integers(1, 12)
@@ -71,7 +72,7 @@ def test_any_sequence_of_changes_gives_the_graph_of_what_is_left(
     graph = Graph(np.array(pairs, np.int64).reshape(-1, 2).T, np.ones((12, 1)), 12)
     with tempfile.TemporaryDirectory() as place:
         graph.save(Path(place) / "graph")
-        for kind, first, second in steps:
+        for number, (kind, first, second) in enumerate(steps):
             one, other = sorted((first % len(values), second % len(values)))
             change: dict[str, Any] = {}
             if {one, other} & gone or one == other:
@@ -89,8 +90,11 @@ def test_any_sequence_of_changes_gives_the_graph_of_what_is_left(
             elif kind == "feature":
                 change, values[one] = {"set_features": {one: [float(second)]}}, float(second)
             if change:
+                new_ids = [graph.num_nodes] if "add_features" in change else []
+                arrays = {name: np.array(part) if isinstance(part, list) else part for name, part in change.items()}
+                whole = TaskChange(**arrays, new_ids=new_ids, first_new=graph.num_nodes)
                 graph = graph.updated(**change)
-                update_graph(Path(place) / "graph", lambda before, change=change: before.updated(**change))
+                update_graph(Path(place) / "graph", lambda _, whole=whole, number=number: (whole, str(number)))
         stored = Graph.load(Path(place) / "graph", verify=True)
     expected = Graph(np.array(sorted(left), np.int64).reshape(-1, 2).T, np.ones((len(values), 1)), len(values))
     for changed in (graph, stored):

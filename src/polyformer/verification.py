@@ -12,7 +12,7 @@ from polyformer.files.data_schemas import TOKEN_MANIFEST
 from polyformer.files.run_names import CONFIG, LABELS, WEIGHTS
 from polyformer.graph import Graph
 from polyformer.limits import MOST_JSON_BYTES
-from polyformer.runs.directory import checkpoint_file, read_checkpoint, token_folders
+from polyformer.runs.directory import check_history, checkpoint_file, read_checkpoint, token_folders
 from polyformer.runs.metrics_file import check_best_score
 from polyformer.runs.run import Run
 from polyformer.runs.saved_model import read_weights
@@ -94,6 +94,7 @@ def check_epochs(run: Run) -> int:
             f"are missing at its end, or were added. Restore it from a copy."
         )
     if result is not None:
+        check_history(run.path)
         check_best_score(run.path, run.path / "result.json", result["best_epoch"], result["val"])
     return epochs
 

@@ -44,15 +44,17 @@ def _without_epochs(content: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def check_identity(path: Path, about: Mapping[str, Any]) -> None:
+def check_identity(path: Path, about: Mapping[str, Any], folder: Path | None = None) -> None:
     """Refuse a file of a run directory that was written for another run; earlier versions wrote no identity.
 
     Args:
         path: the file.
         about: what stands in the file.
+        folder: the run directory; by default the folder of the file.
     """
-    if RUN in about and about[RUN] != run_identity(path.parent):
+    place = path.parent if folder is None else folder
+    if RUN in about and about[RUN] != run_identity(place):
         raise FileCorrupt(
-            f"'{path}' and '{path.parent / CONFIG}' come from different runs, or the configuration has been changed. "
+            f"'{path}' and '{place / CONFIG}' come from different runs, or the configuration has been changed. "
             f"Put the files of one run together again."
         )

@@ -135,6 +135,7 @@ _RESULT_LATER: dict[str, Kind] = {
     "versions": _VERSIONS,
     "run": Text(),
     "trials": ListOf(_TRIAL),
+    "history": Text(),
 }
 _RESULT_OF_RECORD: dict[str, Kind] = {
     "metric": Text(),
@@ -170,7 +171,7 @@ CHECKPOINT = Schema(
     "checkpoint",
     Object(
         {"epoch": COUNT, "seconds": Number(), "best_epoch": COUNT, "best_score": Number(finite=False)},
-        {"resumed_after": ListOf(COUNT), "cpu_seconds": Number()},
+        {"resumed_after": ListOf(COUNT), "cpu_seconds": Number(), "run": Text()},
         closed=True,
     ),
 )

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from polyformer.errors import OutputBusy, OutputExists
+from polyformer.errors import FileCorrupt, OutputBusy, OutputExists
 from polyformer.files import (
     RUN,
     check_identity,
@@ -24,12 +24,13 @@ from polyformer.files import (
 )
 from polyformer.files.run_schemas import RESULT
 from polyformer.models.parts.token_binding import label_tokens_folder
-from polyformer.runs.metrics_file import check_best_score, read_metrics
+from polyformer.runs.metrics_file import METRICS_FILE, check_best_score, history_digest, read_metrics
 from polyformer.runs.saved_model import WEIGHTS
 from polyformer.training.checkpoint import Checkpoint
 
 __all__ = [
     "check_new",
+    "check_history",
     "checkpoint_file",
     "is_unused",
     "locked_directory",
@@ -41,6 +42,10 @@ __all__ = [
     "tokens_folder",
     "write_result",
 ]
+
+
+_HISTORY = "history"
+"""Under this name the result has the hash of the epochs that led to it."""
 
 
 def checkpoint_file(run: Path) -> Path:
@@ -73,13 +78,26 @@ def read_result(run: Path) -> dict[str, Any] | None:
         return None
     content: dict[str, Any] = read_json(path, RESULT)
     check_identity(path, content)
-    return {name: value for name, value in content.items() if name != RUN}
+    return {name: value for name, value in content.items() if name not in (RUN, _HISTORY)}
 
 
 def write_result(run: Path, result: dict[str, Any]) -> None:
     """Finish a run."""
     with reporting_io_errors("the result", run):
-        write_json(run / "result.json", result | {RUN: run_identity(run)}, RESULT)
+        belongs = {RUN: run_identity(run), _HISTORY: history_digest(run)}
+        write_json(run / "result.json", result | belongs, RESULT)
+
+
+def check_history(run: Path) -> None:
+    """Refuse a ``metrics.jsonl`` that is not that of the run's result; earlier versions say nothing of it."""
+    path = run / "result.json"
+    if path.exists():
+        content = read_json(path, RESULT)
+        if content.get(_HISTORY, "") not in ("", history_digest(run)):
+            raise FileCorrupt(
+                f"'{run / METRICS_FILE}' and '{path}' come from different runs, or epochs have been changed. Put the "
+                f"files of one run together again."
+            )
 
 
 def is_unused(run: Path) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +25,15 @@ from polyformer.files import (
 from polyformer.files.run_schemas import EPOCH
 from polyformer.reporter import EpochRecord, Reporter
 
-__all__ = ["METRICS_FILE", "check_best_score", "drop_metrics_after", "metrics_writer", "read_metrics", "removed_run"]
+__all__ = [
+    "METRICS_FILE",
+    "check_best_score",
+    "drop_metrics_after",
+    "history_digest",
+    "metrics_writer",
+    "read_metrics",
+    "removed_run",
+]
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -39,6 +49,11 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
                 f"or in another order. {RESTORE}"
             )
     return records
+
+
+def history_digest(run: Path) -> str:
+    """A hash of all epochs so far."""
+    return hashlib.blake2b(json.dumps(read_metrics(run), sort_keys=True).encode(), digest_size=12).hexdigest()
 
 
 def check_best_score(run: Path, path: Path, epoch: int, score: float | None) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from polyformer.files import read_tensors, reading, write_tensors
+from polyformer.files import RUN, check_identity, read_tensors, reading, run_identity, write_tensors
+from polyformer.files.run_names import CONFIG
 from polyformer.files.run_schemas import CHECKPOINT
 
 __all__ = ["Checkpoint"]
@@ -43,12 +44,17 @@ class Checkpoint:
         }
         names = ("epoch", "seconds", "cpu_seconds", "best_epoch", "best_score", "resumed_after")
         about = {name: getattr(self, name) for name in names}
+        if (path.parent.parent / CONFIG).exists():
+            about[RUN] = run_identity(path.parent.parent)
         write_tensors(path, tensors, about)
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
         """Read what :meth:`save` wrote."""
         tensors, about = read_tensors(path, CHECKPOINT)
+        if (path.parent.parent / CONFIG).exists():
+            check_identity(path, about, path.parent.parent)
+        about.pop(RUN, None)
         parts: dict[str, dict[str, Tensor]] = {"parameters": {}, "best": {}, "optimizer": {}}
         optimizer: dict[int, dict[str, Tensor]] = {}
         with reading(path, "Remove it and train again."):  # a name that none of ours has is a KeyError or a ValueError
