@@ -1,4 +1,4 @@
-// A button on every block of code that copies what is to be typed: of a session, the lines behind ">>> " and "... ".
+// A button on every block of code, but not of output, that copies what is to be typed: of a session, the lines behind ">>> " and "... ".
 "use strict";
 
 function typed(block) {
@@ -21,7 +21,7 @@ async function copy(text) {
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  for (const block of document.querySelectorAll("div.highlight")) {
+  for (const block of document.querySelectorAll("div:not(.highlight-text) > div.highlight")) {
     const button = document.createElement("button");
     button.type = "button";
     button.className = "copy";
