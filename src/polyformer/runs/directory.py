@@ -29,8 +29,8 @@ from polyformer.runs.saved_model import WEIGHTS
 from polyformer.training.checkpoint import Checkpoint
 
 __all__ = [
-    "check_new",
     "check_history",
+    "check_new",
     "checkpoint_file",
     "is_unused",
     "locked_directory",
