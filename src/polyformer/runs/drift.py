@@ -14,7 +14,7 @@ import numpy as np
 
 from polyformer.bases import Basis
 from polyformer.columns import feature_names
-from polyformer.errors import DataNotFound
+from polyformer.errors import DataNotFound, FileCorrupt
 from polyformer.files import read_npz, write_npz
 from polyformer.graph import Graph
 from polyformer.metrics import METRICS, predicted_classes
@@ -28,6 +28,16 @@ from polyformer.tokens import compute_tokens
 __all__ = ["Drift", "drift_of_run", "keep_baseline"]
 
 _BASELINE = "baseline.npz"
+_BASELINE_ARRAYS = {
+    "scores": ("f", 2),
+    "mean": ("f", 2),
+    "deviation": ("f", 2),
+    "score": ("f", 0),
+    "training": ("b", 0),
+    "removed": ("i", 1),
+}
+"""Kind of numbers and number of axes of each array of the baseline."""
+
 _SAMPLE_NODES = 4096
 _MOST_CHANGED = 0.05
 _MOST_MOVED = 0.25
@@ -102,7 +112,7 @@ def drift_of_run(run: Path, graph: Path) -> Drift:
             f"'{run}' has no baseline to compare with. Take one before the graph changes: polyformer update GRAPH "
             f"CHANGES --check {run}."
         )
-    before = read_npz(run / _BASELINE, ["scores", "mean", "deviation", "score", "training", "removed"])
+    before = _read_baseline(run / _BASELINE)
     card, model = Run.open_model(run).load()
     task = Run(run).task(str(graph))
     scores, (mean, _), score = _measure(Run(run), card, model, task, str(graph))
@@ -121,6 +131,18 @@ def drift_of_run(run: Path, graph: Path) -> Drift:
     reasons = _reasons(card, changed / max(1, len(nodes)), columns, earlier, now)
     training = bool(before["training"])
     return Drift(str(run), training, len(nodes), changed, classes, columns, earlier, now, reasons)
+
+
+def _read_baseline(path: Path) -> dict[str, np.ndarray]:
+    """The arrays that :func:`keep_baseline` wrote."""
+    arrays = read_npz(path, list(_BASELINE_ARRAYS))
+    for name, (kind, num_axes) in _BASELINE_ARRAYS.items():
+        if arrays[name].dtype.kind != kind or arrays[name].ndim != num_axes:
+            raise FileCorrupt(
+                f"'{path}' is damaged: its '{name}' is {arrays[name].dtype} of shape {arrays[name].shape}. Remove it, "
+                f"and take the baseline again."
+            )
+    return arrays
 
 
 def _measure(
