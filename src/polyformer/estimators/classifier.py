@@ -18,7 +18,8 @@ __all__ = ["PolyFormerClassifier"]
 class PolyFormerClassifier(ClassifierMixin, FilterViews, NodeEstimator):
     """PolyFormer, or another model by name, as a scikit-learn estimator of node classes.
 
-    Every setting is described by ``polyformer models NAME``; the defaults are those of the command line.
+    Every setting is described by ``polyformer models NAME``, with its default. Unlike the command line, an estimator
+    tries no other settings: scikit-learn's searches do that, e.g. over ``label_input``.
 
     Args:
         model: a name that ``polyformer models`` lists.
