@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import runpy
 import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -37,7 +39,12 @@ def test_commands_bodies_and_example_of_the_page(
         assert run(verb, *arguments, *more) == 0, line
     Path("runs/first").rename("run")
     ids, new, change = (json.loads(block) for language, block in marked_blocks("serving.md") if language == "json")
+    typed = next(block for language, block in marked_blocks("serving.md") if language == "bash")
     with serving(tmp_path, writable=True) as client:
+        for line in typed.splitlines() if shutil.which("curl") else ():
+            words = shlex.split(line.replace("http://127.0.0.1:8750", str(client.base_url).rstrip("/")))
+            printed = subprocess.run([*words, "--silent", "--noproxy", "*"], capture_output=True, check=True).stdout
+            assert "yes" in json.loads(printed)["classes"], line
         assert len(client.post("/predict", json=ids).json()["predictions"]) == 2
         assert client.post("/predict", json=new).json()["predictions"][0]["id"] == "zoe"
         assert client.post("/updates", json=change).json()["version"] == 1

@@ -52,6 +52,23 @@ def page(browser: Any, board: tuple[str, Service]) -> Any:
     return browser
 
 
+OVERLAPS = """
+const [title, ...others] = [...document.querySelectorAll("#node-filter text")]
+  .sort((one, other) => other.hasAttribute("transform") - one.hasAttribute("transform"));
+const a = title.getBoundingClientRect();
+return others.filter((text) => {
+  const b = text.getBoundingClientRect();
+  return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+}).map((text) => text.textContent);
+"""
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_title_of_an_axis_lies_on_no_number(browser: Any, people: tuple[str, Service], width: int) -> None:
+    _open(browser, people[0], width)
+    assert browser.execute_script(OVERLAPS) == []
+
+
 def test_a_click_shows_the_node_its_prediction_and_its_filter(page: Any, board: tuple[str, Service]) -> None:
     from selenium.webdriver import ActionChains
 
