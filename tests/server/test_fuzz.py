@@ -133,3 +133,12 @@ def test_no_request_makes_the_server_fail(changing: httpx.Client) -> None:
 def test_the_description_names_every_route(client: httpx.Client) -> None:
     described = set(client.get("/openapi.json").json()["paths"])
     assert described == {"/nodes/{id}", "/neighbours/{id}", "/predict", "/updates", "/health", "/metrics"}
+
+
+def test_the_description_says_what_an_id_is(client: httpx.Client) -> None:
+    """The ids of this graph are texts, so a program that follows the description sends no numbers."""
+    body = client.get("/openapi.json").json()["paths"]["/predict"]["post"]["requestBody"]
+    parts = body["content"]["application/json"]["schema"]["properties"]
+    assert parts["ids"]["items"] == {"type": "string"}
+    assert parts["nodes"]["items"]["properties"]["id"] == {"type": "string"}
+    assert parts["edges"]["items"]["items"] == {"anyOf": [{"type": "string"}, {"type": "number"}]}

@@ -13,7 +13,7 @@ from polyformer.new_nodes import MODES
 from polyformer.server.limits import Limits
 from polyformer.server.refusals import Refusal
 
-__all__ = ["LARGEST_OFFSET", "PREDICT", "UPDATE", "read_body"]
+__all__ = ["ID", "LARGEST_OFFSET", "PREDICT", "UPDATE", "read_body"]
 
 LARGEST_OFFSET = 1 << 40
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from polyformer.files.schema import Anything, Either, Flag, Kind, ListOf, Nullable, Number, Object, TableOf, Text, Whole
-from polyformer.server.bodies import LARGEST_OFFSET, PREDICT, UPDATE
+from polyformer.server.bodies import ID, LARGEST_OFFSET, PREDICT, UPDATE
 from polyformer.server.limits import Limits
 from polyformer.server.service import Service
 from polyformer.version import __version__
@@ -56,7 +56,7 @@ def describe_api(service: Service, limits: Limits) -> dict[str, Any]:
         _query("limit", "How many neighbours to list.", 1, limits.ids),
         _query("offset", "The place of the first one to list.", 0, LARGEST_OFFSET),
     ]
-    predict, update = schema_of(PREDICT), schema_of(UPDATE)
+    predict, update = (_with_ids(schema_of(kind), id_type) for kind in (PREDICT, UPDATE))
     _bound(predict, {"ids": limits.ids, "nodes": limits.new_nodes, "edges": limits.edges})
     _bound(update, {name: limits.most(name) for name in update["properties"]})
     new = "nodes of the graph ('ids'), or of nodes that are not in it ('nodes', their 'edges', and 'mode')"
@@ -89,6 +89,16 @@ def _about(service: Service) -> str:
         f"Predictions of the model '{about['model']}' for {about['nodes']:,} nodes. Node ids are {ids}. Features of "
         f"new nodes are {service.features.wanted}. Every refusal is JSON with one sentence as 'error'."
     )
+
+
+def _with_ids(schema: Any, id_type: str) -> Any:
+    """The same schema, in which an id is what ids of this graph are: texts, or whole numbers."""
+    any_id = schema_of(ID)
+    if schema == any_id:
+        return next(part for part in any_id["anyOf"] if part["type"] == id_type)
+    if isinstance(schema, dict):
+        return {name: _with_ids(part, id_type) for name, part in schema.items()}
+    return [_with_ids(part, id_type) for part in schema] if isinstance(schema, list) else schema
 
 
 def _bound(schema: dict[str, Any], most: dict[str, int]) -> None:
