@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from polyformer.errors import InvalidParameter, PolyformerError
+from polyformer.errors import InvalidParameter
 from polyformer.graph import Graph
 from polyformer.propagation.disk import DiskEngine
 from polyformer.propagation.kernel import SparseBlock, multiplies_halves
@@ -73,23 +74,17 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         DiskEngine(None, "bfloat16")
 
 
-def test_blocks_of_other_buffers_do_not_go_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = hub_graph(200, 8)
-
-    def fail(*_: object) -> None:
-        raise OSError("the machine went off")
-
-    monkeypatch.setattr(DiskEngine, "_check_range", fail)
-    with pytest.raises(OSError, match="the machine went off"):
-        write_tokens(graph, tmp_path / "tokens", order=2, engine=DiskEngine(64 << 20, "float16"))
-    with pytest.raises(PolyformerError):
-        write_tokens(graph, tmp_path / "tokens", order=2, engine=DiskEngine(64 << 20))
+def test_a_token_directory_names_the_buffers(tmp_path: Path) -> None:
+    """Blocks of an unfinished job are only taken up where the whole description is the same."""
+    for buffers, recorded in [("float16", "float16"), ("float32", None)]:
+        write_tokens(hub_graph(200, 8), tmp_path / buffers, order=2, engine=DiskEngine(64 << 20, buffers))
+        assert json.loads((tmp_path / buffers / "manifest.json").read_text()).get("buffers") == recorded
 
 
 def test_the_verb_takes_them_with_the_disk_engine_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hub_graph(200, 8).save(tmp_path / "graph")
     half = ["--buffers", "float16", "--order", "2"]
-    assert run("tokens", str(tmp_path / "graph"), "--out", str(tmp_path / "no"), *half) == 1
+    assert run("tokens", str(tmp_path / "graph"), "--out", str(tmp_path / "no"), *half) == 2
     assert "'--buffers' must be float32 without --engine disk" in capsys.readouterr().err
     assert run("tokens", str(tmp_path / "graph"), "--out", str(tmp_path / "yes"), "--engine", "disk", *half) == 0
     assert open_tokens(tmp_path / "yes").shape == (200, 3, 8)
