@@ -65,8 +65,8 @@ class TokensOptions:
     buffers: Annotated[
         str,
         typer.Option(
-            help="With --engine disk: float16 gathers half as often; tokens of order k are then off by about "
-            "0.0003 (k + 1) of their size."
+            help="With --engine disk: float16 gathers half as often; Chebyshev tokens of order k are then off by "
+            "about 0.0003 (k + 1) of their size, those of other bases by a few times as much."
         ),
     ] = "float32"
     address: RayAddress = None

@@ -10,14 +10,16 @@ results: the monomial rows set ``self_loops``, full batches, 2,000 epochs with t
 epochs (citeseer, chameleon_filtered), or ours, chosen by validation scores. ``python -m benchmarks.scores`` shows what
 they reach.
 
-``tuned`` holds what ``polyformer tune`` found for models, bases and data sets without published settings, by validation
-scores. The baselines: ``polyformer tune DATASET --model MODEL --trials 40 --budget 3min`` on the first split, 27 to 40
-trials. PolyFormer with Bernstein and optimal tokens, of one layer: in full batches of at most 300 epochs by the mean
-of three splits of chameleon_filtered (9 and 13 trials), of two of squirrel_filtered (Bernstein, 19) and by the first
-of citeseer (3 and 2); in batches of 256 and 60 epochs by the first of minesweeper (Bernstein, 6). These searches
-began with the defaults and the published settings of other bases, and some ended there: with those of Chebyshev
-tokens for Bernstein ones on squirrel_filtered, of monomial tokens for Bernstein ones on citeseer and for optimal ones
-on chameleon_filtered, and with the defaults, but K = 4, for optimal ones on citeseer.
+``tuned`` holds what ``polyformer tune`` found for models, bases and data sets without published settings, by
+validation scores. ChebNetII, BernNet, GPRGNN and the MLP on squirrel_filtered: ``tools/tune_baselines.py``, 20 trials
+or ten minutes of a core, by the mean of three splits (all trials: ``results/tuned-search/log.csv``). The other
+baselines: ``polyformer tune DATASET --model MODEL --trials 40 --budget 3min`` on the first split, 27 to 40 trials.
+PolyFormer with Bernstein and optimal tokens, of one layer: in full batches of at most 300 epochs by the mean of three
+splits of chameleon_filtered (9 and 13 trials), of two of squirrel_filtered (Bernstein, 19) and by the first of
+citeseer (3 and 2); in batches of 256 and 60 epochs by the first of minesweeper (Bernstein, 6). These searches began
+with the defaults and the published settings of other bases, and some ended there: with those of Chebyshev tokens for
+Bernstein ones on squirrel_filtered, of monomial tokens for Bernstein ones on citeseer and for optimal ones on
+chameleon_filtered, and with the defaults, but K = 4, for optimal ones on citeseer.
 
 ``beyond`` holds settings of the cascade, chosen by validation scores (all trials: ``results/beyond-search/log.csv``),
 and of deep baselines on minesweeper: depth, width, normalisation and rate as published for them, but 800 epochs of a
