@@ -109,7 +109,10 @@ class WhatIf:
     def _checked(self, change: Change) -> Change:
         """The change without edges that are there already; refuses what cannot be changed."""
         if self.model.label_channels:
-            raise InvalidData("What-if questions are not asked of a model that is shown known labels.")
+            raise InvalidData(
+                "What-if questions are not asked of a model that is shown known labels. Serve one that was trained "
+                "with label_input=0."
+            )
         if change.set_features and self._made_features:
             raise InvalidData(
                 "The features of this model are made from the structure of the graph, so they cannot be set. Change an "
