@@ -28,10 +28,10 @@ def rewrite_json(path: Path, content: dict[str, Any] | None = None, **changes: A
 def adopt(run: Path) -> None:
     """Let the files of a run directory be those of its ``config.json``, whatever stands there, as an attacker does."""
     owner = {RUN: run_identity(run)}
-    if (run / "result.json").exists():
+    if (run / "result.json").is_file():
         rewrite_json(run / "result.json", **owner)
     for path in (run / "model.safetensors", run / "labels.safetensors"):
-        if path.exists():
+        if path.is_file():
             data = path.read_bytes()
             header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
             about = json.loads(json.loads(header["__metadata__"]["polyformer"])["about"])

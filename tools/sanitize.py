@@ -84,7 +84,8 @@ def compile_kernel(package: Path, sanitizer: Sanitizer) -> Path:
         command = [*compiler, *FLAGS, *sanitizer.flags, f"-DPOLYFORMER_ABI={ABI}", "-c", str(source), "-o", str(target)]
         subprocess.run(command, check=True)
         objects.append(str(target))
-    openmp = ["-pthread"] if runtime else ["-fopenmp"]
+    # The kernels must call what they are linked with, although torch has loaded the real runtime before.
+    openmp = ["-pthread", "-Wl,-Bsymbolic"] if runtime else ["-fopenmp"]
     subprocess.run(["g++", "-shared", *openmp, *sanitizer.flags, *objects, "-o", str(library)], check=True)
     return library
 
@@ -111,8 +112,8 @@ def _sees_races(library: Path, place: Path) -> bool:
     """Whether the sum that races is reported, and that in turn is not."""
     found = []
     for function in ("polyformer_racing_sum", "polyformer_sum_in_turn"):
-        code = f"import ctypes; ctypes.CDLL({str(library)!r}).{function}()"
-        subprocess.run([sys.executable, "-S", "-c", code], env=_environment(THREADS, place), check=False)
+        code = f"import ctypes, torch; ctypes.CDLL({str(library)!r}).{function}()"
+        subprocess.run([sys.executable, "-c", code], env=_environment(THREADS, place), check=False)
         found.append(len(_reports(place)))
         for path in place.glob("report*"):
             path.unlink()
