@@ -10,7 +10,7 @@ from safetensors.torch import load
 
 from polyformer.files import RUN, run_identity, write_tensors
 
-__all__ = ["adopt", "plain_json", "rewrite_json"]
+__all__ = ["adopt", "plain_json", "plain_result", "rewrite_json"]
 
 
 def plain_json(path: Path) -> dict[str, Any]:
@@ -18,6 +18,11 @@ def plain_json(path: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(path.read_text())
     content.pop("checksum", None)
     return content
+
+
+def plain_result(path: Path) -> dict[str, Any]:
+    """What ``result.json`` says of a run, without the hashes that tie the file to its run."""
+    return {name: value for name, value in plain_json(path).items() if name not in (RUN, "history")}
 
 
 def rewrite_json(path: Path, content: dict[str, Any] | None = None, **changes: Any) -> None:
@@ -30,7 +35,7 @@ def adopt(run: Path) -> None:
     owner = {RUN: run_identity(run)}
     if (run / "result.json").is_file():
         rewrite_json(run / "result.json", **owner)
-    for path in (run / "model.safetensors", run / "labels.safetensors"):
+    for path in (run / "model.safetensors", run / "labels.safetensors", run / "checkpoint" / "state.safetensors"):
         if path.is_file():
             data = path.read_bytes()
             header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])

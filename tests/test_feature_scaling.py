@@ -17,7 +17,7 @@ from polyformer.importing import open_source
 from polyformer.propagation.disk import DiskEngine
 from polyformer.tokens import write_tokens
 from tests.cli.test_cli import FAST, run
-from tests.edits import plain_json
+from tests.edits import adopt, plain_json
 from tests.listener import Listener
 
 COUNT = 400
@@ -216,6 +216,7 @@ def test_runs_of_earlier_versions_mean_no_scaling(own: Path, tmp_path: Path) -> 
         del part[key]
     del config["card"]["scaling"], config["task"]["preprocessing"]
     (trained / "config.json").write_text(json.dumps(config))
+    adopt(trained)
     np.testing.assert_array_equal(predicted(own, trained), same)
     (trained / "result.json").unlink()
     assert run("train", "--resume", "--no-report", "--out", trained) == 0

@@ -88,7 +88,8 @@ def test_directories_that_cannot_be_opened_are_not_flushed(tmp_path: Path, monke
 
 
 def test_a_child_is_interrupted() -> None:
-    program = "import time, signal; print('there', flush=True); time.sleep(60)"
+    heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # also where this process ignores it
+    program = f"import time, signal; {heard}; print('there', flush=True); time.sleep(60)"
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, **system.CHILD_OPTIONS)
     assert child.stdout is not None
     child.stdout.readline()

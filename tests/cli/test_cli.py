@@ -25,7 +25,7 @@ from polyformer.runs import preparation as training
 from polyformer.runs.run import Run
 from polyformer.splits import Split
 from polyformer.tasks import Task
-from tests.edits import plain_json
+from tests.edits import plain_result
 from tests.warm import WarmProcess
 
 BOARD = "minefield:width=20,height=15"
@@ -60,7 +60,7 @@ def test_train_tells_score_place_and_what_next(tmp_path: Path, capsys: pytest.Ca
 def test_json_is_all_there_is_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("train", BOARD, "--out", tmp_path / "run", "--json", *FAST) == 0
     captured = capsys.readouterr()
-    assert json.loads(captured.out) == plain_json(tmp_path / "run" / "result.json")
+    assert json.loads(captured.out) == plain_result(tmp_path / "run" / "result.json")
     assert "epoch" in captured.err
 
 

@@ -376,4 +376,5 @@ def test_frequency_responses_are_rows_of_gains(name: str) -> None:
     assert np.isfinite(response).all()
     if len(response) >= 40:  # one for each node, or for each of its heads
         some, by_node = torch.tensor([5, 0]), response.reshape(40, -1, 21)
-        assert np.allclose(model.frequency_response(lam, some), by_node[some].reshape(-1, 21))
+        # Products of few rows and of many sum in another order.
+        assert np.allclose(model.frequency_response(lam, some), by_node[some].reshape(-1, 21), atol=1e-6)

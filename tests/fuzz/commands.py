@@ -252,7 +252,7 @@ def odd_command(verb: str, rng: random.Random) -> list[str]:
         elif kind == 2 and len(arguments) > 1:
             arguments[rng.randrange(1, len(arguments))] = rng.choice(_ODD_VALUES)
         else:
-            arguments += [rng.choice(options), rng.choice(_ODD_VALUES)]
+            arguments += [rng.choice([*options, "--unknown"]), rng.choice(_ODD_VALUES)]
     return arguments
 
 

@@ -28,7 +28,7 @@ from polyformer.runs.request import RunRequest
 from polyformer.runs.run import Run
 from polyformer.splits import Split
 from polyformer.tasks import Task
-from tests.edits import plain_json
+from tests.edits import adopt, plain_json
 
 COLUMNS = (Column("noise"), Column("<colour>", 3, ("r", "g", "b")), Column("more noise", 2))
 
@@ -112,6 +112,7 @@ def test_the_first_words_and_warnings_of_a_run_without_skill(tmp_path: Path) -> 
     config = plain_json(run / "config.json")
     config["task"]["preprocessing"] = ["The column 'age' was <scaled>."]
     (run / "config.json").write_text(json.dumps(config))
+    adopt(run)
     findings = gather(run)
     write_report(findings, tmp_path / "r.html")
     page, result = (tmp_path / "r.html").read_text(), findings.run.result

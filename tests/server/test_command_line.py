@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_cli import run
+from tests.edits import adopt
 
 pytestmark = pytest.mark.slow
 NODE = {"features": {"age": 31, "city": "c1", "since": "2012-01-05"}}
@@ -46,5 +47,6 @@ def test_a_run_of_another_version(places: Path, tmp_path: Path, capsys: pytest.C
     config.pop("checksum", None)
     config["card"]["model"] = "polyformer-of-the-future"
     (place / "config.json").write_text(json.dumps(config))
+    adopt(place)
     sentence = refused(capsys, str(place), "--graph", str(places / "graph"), "--port", "0")
     assert "polyformer-of-the-future" in sentence

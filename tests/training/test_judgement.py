@@ -20,7 +20,7 @@ from polyformer.runs.execution import execute_run
 from polyformer.runs.run import Run
 from polyformer.splits import Split
 from polyformer.tasks import Task
-from tests.edits import plain_json
+from tests.edits import plain_result
 from tests.listener import Listener
 from tests.training.runs import request
 
@@ -36,7 +36,7 @@ def test_a_result_holds_every_fitting_metric_and_guessing(tmp_path: Path) -> Non
     least, most = result["test_interval"]
     assert least <= result["test"] <= most
     assert result["warnings"] == []
-    assert plain_json(tmp_path / "run" / "result.json") == result
+    assert plain_result(tmp_path / "run" / "result.json") == result
 
 
 @pytest.mark.parametrize(("kind", "metric"), [("classes", "accuracy"), ("classes", "brier"), ("values", "mae")])
