@@ -139,11 +139,11 @@ def fuzz(names: list[str], seeds: range, seconds: float = float("inf"), keep: Pa
     with _folder() as place, _limited_memory():
         for name in names:
             share = (deadline - time.monotonic()) / max(1, len(names) - names.index(name))
-            _fuzz_one(name, seeds, time.monotonic() + share, Path(place), tally, keep)
+            _fuzz_one(name, seeds, share, Path(place), tally, keep)
     return tally
 
 
-def _fuzz_one(name: str, seeds: range, stop: float, place: Path, tally: Tally, keep: Path | None) -> None:
+def _fuzz_one(name: str, seeds: range, seconds: float, place: Path, tally: Tally, keep: Path | None) -> None:
     reader, good, other, work = _READERS[name], place / "good" / name, place / "other" / name, place / "work"
     good.mkdir(parents=True)
     reader.make(good)
@@ -152,6 +152,7 @@ def _fuzz_one(name: str, seeds: range, stop: float, place: Path, tally: Tally, k
         reader.make_other(other)
     fresh_copy(good, work)
     expected = reader.read(work)
+    stop = time.monotonic() + seconds
     for seed in seeds:
         if time.monotonic() > stop:
             break

@@ -23,7 +23,7 @@ from polyformer.cli.node_choice import select_nodes
 from polyformer.datasets import DATASETS
 from polyformer.experiments.plan import open_experiment
 from polyformer.experiments.records import Records
-from polyformer.files import array_digest, read_json
+from polyformer.files import array_digest, read_json, read_small
 from polyformer.importing import import_graph, open_source
 from polyformer.models.polyformer import PolyFormerSettings
 from polyformer.presets import load_preset
@@ -254,7 +254,10 @@ def _text(name: str, content: str) -> Callable[[Path], Any]:
 
 def _text_of(path: Path) -> str:
     """The text of an option, which a file stands for here; no option is longer than a system takes."""
-    return path.read_text("utf-8", "replace") if path.is_file() and path.stat().st_size < 1 << 21 else ""
+    try:
+        return read_small(path, 1 << 21).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""
 
 
 def read_settings(folder: Path) -> None:

@@ -307,3 +307,9 @@ def test_folders_that_do_not_say_which(tmp_path: Path) -> None:
     (folder / "edges.csv").write_text(EDGES)
     (folder / "edges.tsv").write_text(EDGES)
     refuse(folder, r"Both 'edges.csv' and 'edges.tsv'", InvalidData)
+
+
+def test_labels_in_wider_numbers_than_arrow_has(tmp_path: Path) -> None:
+    edges = np.array([[0, 1], [1, 2], [2, 3]])
+    np.savez(tmp_path / "a.npz", edges=edges, node_labels=np.array([0, 1, 0, 1], np.longdouble))
+    assert open_source(tmp_path / "a.npz").labels.tolist() == [0, 1, 0, 1]

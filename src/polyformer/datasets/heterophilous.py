@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from polyformer.datasets.base import Counts
 from polyformer.datasets.public_files import Contents, PublicDataset
 from polyformer.datasets.sources import RemoteFile
+from polyformer.errors import FileCorrupt
 from polyformer.files import GET_AGAIN, read_npz
 from polyformer.graph import Graph
 from polyformer.graph_checks import Features
@@ -41,6 +42,8 @@ class Heterophilous(PublicDataset):
     def read(self, paths: Mapping[str, Path]) -> Contents:
         path = paths[self.files[0].path]
         arrays = read_npz(path, ["node_features", "node_labels", "edges", *_MASKS], advice=GET_AGAIN)
+        if len({len(np.atleast_1d(arrays[key])) for key in _MASKS}) > 1:
+            raise FileCorrupt(f"'{path}' has not as many masks for training as for validation and test. {GET_AGAIN}")
         graph = Graph(arrays["edges"].T, _compact(arrays["node_features"]), len(arrays["node_labels"]))
         splits = [split_from_masks(*masks) for masks in zip(*(arrays[key] for key in _MASKS), strict=True)]
         return Contents(graph, arrays["node_labels"], {"fixed": splits})

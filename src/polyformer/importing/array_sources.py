@@ -209,6 +209,8 @@ def _labels(values: np.ndarray, path: Path, options: ImportOptions) -> Labels:
         raise InvalidData(
             f"Labels of '{path}' must be one class or number per node. Got {values.dtype} {values.shape}."
         )
+    if values.dtype.kind == "f" and values.dtype.itemsize > 8:  # Arrow has no wider number
+        values = values.astype(np.float64)
     return encode_labels(pa.array(values), options)
 
 
