@@ -261,7 +261,9 @@ def read_options(verb: str) -> Callable[[Path], None]:
 
     def read(folder: Path) -> None:
         path = folder / "seed"
-        text = path.read_bytes()[:1000] if path.is_file() else b""
+        text = b""
+        if path.is_file() and path.stat().st_size < 1 << 20:
+            text = path.read_bytes()
         if text == _UNTOUCHED.encode():
             return
         complete(folder)

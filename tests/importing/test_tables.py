@@ -265,3 +265,12 @@ def test_split_i_is_drawn_with_the_seed_plus_i(protocol: str, tables: Path) -> N
     for one, other in zip(splits, alone, strict=True):
         assert np.array_equal(one.train, other.train)
     assert not np.array_equal(splits[0].train, splits[1].train)
+
+
+def test_ids_in_a_column_without_a_name(tmp_path: Path) -> None:
+    """So ``DataFrame.to_csv`` writes the index."""
+    (tmp_path / "nodes.csv").write_text(",age,label\nann,1,x\nbob,2,y\ncat,3,x\ndan,5,y\n")
+    (tmp_path / "edges.csv").write_text("source,target\nann,bob\nbob,cat\ncat,dan\n")
+    task = open_source(tmp_path)
+    assert list(np.asarray(task.ids)) == ["ann", "bob", "cat", "dan"]
+    assert task.graph.num_features == 1

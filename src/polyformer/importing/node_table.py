@@ -101,7 +101,7 @@ class NodeTable:
 
     def _read(self, notes: list[str]) -> dict[str, Any]:
         """Read ids, labels and splits as a whole, and decide how the features will be read."""
-        roles = [column for column in (self.id_column, self.label_column, self.split_column) if column]
+        roles = [column for column in (self.id_column, self.label_column, self.split_column) if column is not None]
         choice = ColumnChoice(self.table, self.options, self._feature_names(roles), self.given)
         self.types = choice.types | {column: pa.string() for column in roles}
         self.types[self.id_column] = pa.int64() if self.kind == "integer" else pa.string()
