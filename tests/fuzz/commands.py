@@ -6,6 +6,7 @@ work in copies of the same world: tables, a graph of them, tokens, two runs, cha
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import os
@@ -88,6 +89,7 @@ def _names(folder: Path) -> set[str]:
 def _world() -> Path:
     """The folder that all commands begin with, made once in a process."""
     place = Path(tempfile.mkdtemp(prefix="world-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
     _write_tables(place)
     for command in (
         "import tables graph",
