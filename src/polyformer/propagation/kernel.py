@@ -87,56 +87,55 @@ class SparseBlock:
             emit: (rows, w) view, w ≤ c, contiguous in its rows, that receives ``emit_scale · out``.
         """
         width = x.shape[1]
+        operands = {
+            "rows": self.shape[0],
+            "width": width,
+            "indptr": self.indptr,
+            "indices": self.indices,
+            "values": self.values,
+            "row_scale": row_scale,
+            "loop": loop,
+            "first_row": self.first_row,
+            "x": x,
+            "alpha": alpha,
+            "previous": previous,
+            "beta": beta,
+            "out": out,
+        }
         if x.dtype == np.float16:
-            call(
-                "product_float16",
-                rows=self.shape[0],
-                width=width,
-                indptr=self.indptr,
-                indices=self.indices,
-                values=self.values,
-                row_scale=row_scale,
-                loop=loop,
-                first_row=self.first_row,
-                x=x,
-                alpha=alpha,
-                previous=previous,
-                beta=beta,
-                out=out,
-            )
-            return out
-        if width in KERNEL_WIDTHS and is_available():
+            call("product_float16", **operands)
+        elif width in KERNEL_WIDTHS and is_available():
             call(
                 _of_dtype("product", x),
-                rows=self.shape[0],
-                width=width,
-                indptr=self.indptr,
-                indices=self.indices,
-                values=self.values,
-                row_scale=row_scale,
-                loop=loop,
-                first_row=self.first_row,
-                x=x,
-                alpha=alpha,
-                previous=previous,
-                beta=beta,
-                out=out,
+                **operands,
                 emit=emit,
                 emit_stride=0 if emit is None else emit.strides[0] // emit.itemsize,
                 emit_width=0 if emit is None else emit.shape[1],
                 emit_scale=emit_scale,
             )
-            return out
+        else:
+            out[:] = self._scipy_product(x, row_scale, loop, alpha, previous, beta)
+            if emit is not None:
+                emit[:] = out[:, : emit.shape[1]] * (1.0 if emit_scale is None else emit_scale[:, None])
+        return out
+
+    def _scipy_product(
+        self,
+        x: np.ndarray,
+        row_scale: np.ndarray | None,
+        loop: float,
+        alpha: float,
+        previous: np.ndarray | None,
+        beta: float,
+    ) -> np.ndarray:
+        """``alpha · row_scale · (B + loop I) x + beta · previous`` without the native kernel: (rows, c)."""
         step = self.to_scipy(x.dtype) @ x
         if loop:
             step += x.dtype.type(loop) * x[self.first_row : self.first_row + self.shape[0]]
-        scaled = step * (alpha if row_scale is None else alpha * row_scale[:, None])
+        scaled: np.ndarray = step * (alpha if row_scale is None else alpha * row_scale[:, None])
         if previous is not None:
             scaled += beta * previous
-        out[:] = scaled
-        if emit is not None:
-            emit[:] = out[:, : emit.shape[1]] * (1.0 if emit_scale is None else emit_scale[:, None])
-        return out
+        return scaled
 
     def wide_product(self, x: np.ndarray) -> np.ndarray:
         """B x for any number of columns: (columns, c) -> (rows, c), float32 or float64."""
