@@ -7,7 +7,6 @@ else with three. Differences are over the splits that both have, with an interva
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from benchmarks.marked_page import print_or_write
 from polyformer.experiments.records import Records
 
 PLANS = (
@@ -128,15 +128,7 @@ def read(folder: Path = Path("results")) -> dict[tuple[str, str], Series]:
 
 def main() -> None:
     """Print the table, or write it into the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--page", type=Path)
-    page = parser.parse_args().page
-    text = table(read())
-    if page is None:
-        print(text)
-        return
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    print_or_write(__doc__, table(read()), BEGIN, END)
 
 
 if __name__ == "__main__":

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.default_graphs import GRAPHS
 from benchmarks.defaults import BASELINES, MEASURED, read_records
+from benchmarks.marked_page import print_or_write
 
 COLUMNS = (*BASELINES, "polyformer", "gcn-tuned", "auto")
 BEGIN, END = "<!-- defaults: benchmarks.default_page writes what follows -->", "<!-- defaults: end -->"
@@ -76,15 +75,7 @@ def table(records: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Print the table, or write it into the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--page", type=Path)
-    page = parser.parse_args().page
-    text = table(read_records(MEASURED))
-    if page is None:
-        print(text)
-        return
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    print_or_write(__doc__, table(read_records(MEASURED)), BEGIN, END)
 
 
 if __name__ == "__main__":
