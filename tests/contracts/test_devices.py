@@ -37,11 +37,6 @@ NODES = torch.arange(0, 40, 3)
 DATA = "minefield:width=12,height=10"
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "models-cache"))
-
-
 def agree(one: torch.Tensor, other: torch.Tensor) -> None:
     assert one.shape == other.shape
     assert torch.allclose(one, other, rtol=1e-3, atol=1e-4 * float(one.abs().max()) + 1e-5)

@@ -22,7 +22,6 @@ from polyformer.tasks import Task
 from polyformer.training.loop import Trainer
 from polyformer.training.settings import TrainingSettings
 from polyformer.training.workload import check_label_input, label_masks_of, workload_of
-from tests import recipes
 from tests.contracts.test_models import ALL_MODELS, GRAPH, LABELS, TOKEN_MODELS, settings_of
 
 READERS = [name for name in ALL_MODELS if ALL_MODELS[name].reads_labels]
@@ -31,16 +30,6 @@ SPLIT = Split(np.arange(0, 20), np.arange(20, 30), np.arange(30, 40))
 SETTINGS = TrainingSettings(epochs=2, batch_size=8, lr=0.01, label_input=0.5, label_masks=3, class_weights="balanced")
 NODES = torch.arange(40)
 KINDS = {"dense": GRAPH, "sparse": GRAPH.with_features(sp.csr_matrix(GRAPH.features))}
-
-
-@pytest.fixture(autouse=True)
-def _with_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    recipes.MODEL.register(MODELS, monkeypatch)
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "models-cache"))
 
 
 def build(name: str) -> NodeModel:

@@ -20,23 +20,12 @@ from polyformer.runs.known_labels import StoredLabels
 from polyformer.settings import build_settings
 from polyformer.splits import Split
 from polyformer.tasks import Task
-from tests import recipes
 from tests.contracts import test_label_input as laws
 from tests.contracts.test_label_input import KINDS, READERS, SPLIT, masks_of
 from tests.contracts.test_models import GRAPH, LABELS, settings_of
 
 VALUES = np.random.default_rng(2).standard_normal(40) * 7 + 100
 TARGETS = {"classes": LABELS, "values": VALUES}
-
-
-@pytest.fixture(autouse=True)
-def _with_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    recipes.MODEL.register(MODELS, monkeypatch)
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "models-cache"))
 
 
 def bound(name: str, labels: np.ndarray, graph: Graph = GRAPH) -> NodeModel:

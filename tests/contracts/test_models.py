@@ -39,16 +39,6 @@ SPECTRAL = [name for name in ALL_MODELS if issubclass(ALL_MODELS[name], Spectral
 TOKEN_MODELS = [name for name in ALL_MODELS if issubclass(ALL_MODELS[name], TokenModel)]
 
 
-@pytest.fixture(autouse=True)
-def _with_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    recipes.MODEL.register(MODELS, monkeypatch)
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "models-cache"))
-
-
 def small_graph() -> Graph:
     """40 nodes, the last three isolated, 9 features."""
     random = np.random.default_rng(0)
